@@ -9,6 +9,7 @@ error, so no class measures another encoding.
 """
 
 import uuid
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ class _Suite:
 
     kind = ""
     stream = "values"
+    options: ClassVar[dict[str, str]] = {"encoding": "auto"}
     timeout = 600
 
     def array(self, rng: np.random.Generator) -> pa.Array:
@@ -48,9 +50,9 @@ class _Suite:
         self.column = self.array(rng)
         self.store = MemoryStore("encoded")
         table = pa.table({"a": self.column})
-        blz.to_blz(table, self.store, encoding="auto", durability="process")
+        blz.to_blz(table, self.store, durability="process", **self.options)
         self.table = blz.open(self.store)
-        self.rows = np.sort(rng.choice(ROWS, TAKEN, replace=False))
+        self.rows = np.sort(rng.choice(len(self.column), TAKEN, replace=False))
         self.streams = self.table["a"].streams()
         kinds = {one.name: one.encodings for one in self.streams}
         if kinds.get(self.stream) != (self.kind,):
@@ -77,6 +79,16 @@ class _Suite:
 
 def worth(data: np.ndarray) -> float:
     return dictionary_worth(data, CompressionOptions())
+
+
+class PerItem(_Suite):
+    """Documents, each a chunk."""
+
+    kind, stream = "per_item", "ends"
+    options: ClassVar[dict[str, str]] = {"packing": "per_item"}
+
+    def array(self, rng):
+        return pa.array([rng.bytes(500).hex() for _ in range(ROWS // 20)])
 
 
 class Plain(_Suite):

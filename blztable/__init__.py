@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.errors import (
+    AccessError,
     BlzError,
     BusyError,
     ClosedError,
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from blztable.report import (
         Changed,
         ColumnPlan,
+        DiskUsage,
         Explanation,
         Problem,
+        Repaired,
         Report,
         StreamStorage,
         Vacuumed,
@@ -51,12 +54,14 @@ if TYPE_CHECKING:
     from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
     from blztable.table.table import CTable
+    from blztable.table.tags import Tags
     from blztable.table.transaction import Transaction
     from blztable.writing import to_blz
 
 __version__ = VERSION
 
 __all__ = [
+    "AccessError",
     "Appender",
     "Attributes",
     "BlzError",
@@ -71,12 +76,14 @@ __all__ = [
     "CommitUnknownError",
     "ConflictError",
     "CorruptError",
+    "DiskUsage",
     "Explanation",
     "FormatError",
     "LimitError",
     "MemoryStore",
     "Problem",
     "ReadOnlyError",
+    "Repaired",
     "Report",
     "SchemaError",
     "StorageError",
@@ -84,6 +91,7 @@ __all__ = [
     "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
+    "Tags",
     "Transaction",
     "TransactionError",
     "Vacuumed",
@@ -110,8 +118,10 @@ _HOMES = {
     "report": (
         "Changed",
         "ColumnPlan",
+        "DiskUsage",
         "Explanation",
         "Problem",
+        "Repaired",
         "Report",
         "StreamStorage",
         "Vacuumed",
@@ -123,6 +133,7 @@ _HOMES = {
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
     "table.table": ("CTable",),
+    "table.tags": ("Tags",),
     "table.transaction": ("Transaction",),
     "writing": ("to_blz",),
 }

@@ -17,25 +17,27 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
-from blztable.engine.change.drafts import recovered, whole
+from blztable.engine.change.damage.drafts import recovered, whole
 from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
-from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError
-from blztable.metalayers import check_fixed
+from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
+from blztable.metalayers import check_columns, check_fixed
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
-from blztable.table.dataset import BlzDataset
-from blztable.table.indices import checked_integer
+from blztable.table.datasets import finding
+from blztable.table.datasets.dataset import BlzDataset
+from blztable.table.datasets.several import Member, Several
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
+from blztable.table.version_meant import At, check_version, number_meant
 
 
 def create(
@@ -49,6 +51,7 @@ def create(
     clevel: int | Mapping[str, int] | None = None,
     shuffle: str | Mapping[str, str | None] | None = None,
     encoding: str | Mapping[str, str] | None = None,
+    packing: str | Mapping[str, str] | None = None,
     checksum: str = "crc32",
     row_group_rows: int | None = None,
     expectedlen: int | None = None,
@@ -56,6 +59,7 @@ def create(
     durability: str = "full",
     attrs: Mapping[str, Any] | None = None,
     meta: Mapping[str, bytes] | None = None,
+    column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
     nan_as_null: bool | None = None,
     object: str = "infer",
     truncate: Mapping[str, int] | None = None,
@@ -84,6 +88,8 @@ def create(
         Filter before compression, as in `to_blz`.
     encoding : str or mapping of column names to str, optional
         Encoding of the values, as in `to_blz`.
+    packing : str or mapping of column names to str, optional
+        Whether text and binary share chunks, as in `to_blz`.
     checksum : str
         Checksum of each chunk, as in `to_blz`.
     row_group_rows : int, optional
@@ -98,6 +104,8 @@ def create(
         Attributes of the table, as in `to_blz`.
     meta : mapping of str to bytes, optional
         Fixed metalayers of the table, as in `to_blz`.
+    column_meta : mapping of column names to mappings, optional
+        Fixed metalayers of columns, as in `to_blz`.
     nan_as_null : bool, optional
         Whether NaN among floats is a missing value, as in `to_blz`.
     object : {"infer", "json", "error"}
@@ -138,6 +146,7 @@ def create(
     contents = creation.Contents(
         *(kept, (), lambda rows: columns.frame, columns.attrs | attributes),
         meta=check_fixed(meta or {}),
+        column_meta=check_columns(column_meta or {}),
     )
     options = WriteOptions(
         compression,
@@ -148,6 +157,7 @@ def create(
         page_rows,
         durability,
         encoding=encoding,
+        packing=packing,
         optimize=optimize,
         nan_as_null=nan_as_null,
         expectedlen=expectedlen,
@@ -160,7 +170,12 @@ def create(
 
 
 def open(
-    path: Place, mode: str = "r", *, version: int | None = None, durability: str = "full"
+    path: Place,
+    mode: str = "r",
+    *,
+    version: int | str | None = None,
+    at: At = None,
+    durability: str = "full",
 ) -> CTable:
     """Open a table at one version.
 
@@ -170,9 +185,13 @@ def open(
         Directory of the table, or its file.
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
-    version : int, optional
-        Number of the version to show; the newest by default. Changes made through an older version
-        are applied to the newest, if nothing that they rely on has changed since.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default. Changes made through an older
+        version are applied to the newest, if nothing that they rely on has changed since.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, which is the time of the commit. Text is
+        ISO 8601, such as "2026-11-22T10:00". A time without a zone is in the zone of this machine,
+        as `datetime.now()`; a date is its midnight. `CTable.versions` has times in UTC.
     durability : {"full", "process"}
         What commits survive, as in `to_blz`.
 
@@ -184,7 +203,8 @@ def open(
     Raises
     ------
     TableNotFoundError
-        No table exists at this path, or it does not have this version.
+        No table exists at this path, or it does not have this version. For a time: the version of
+        that time is not kept any more; the message names the oldest one.
     CorruptError
         The manifest of the version is damaged; the message names the newest intact version.
     FormatError
@@ -202,10 +222,10 @@ def open(
     """
     check_choice("mode", mode, ("r", "a"))
     check_choice("durability", durability, DURABILITIES)
-    number = None if version is None else checked_integer(version, "version")
+    check_version(version, at)
     with opened_at(path) as store:
         try:
-            opened, pinned = versions.pin(store, number)
+            opened, pinned = versions.pin(store, number_meant(store, version, at))
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError):
@@ -220,7 +240,7 @@ def open(
                 raise CorruptError(
                     f"{store.name} was never finished, and no row group of it is whole"
                 ) from None
-            old = old_table(store, mode, number)
+            old = old_table(store, mode, version if at is None else at)
             if old is None:
                 raise
             return old
@@ -276,11 +296,11 @@ def _is_unfinished(store: Store) -> bool:
     return False
 
 
-def _open_to_read(path: Place, version: int | None, on_corrupt: str) -> CTable:
+def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: str) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
-        return open(path, version=version)
+        return open(path, version=version, at=at)
     except CorruptError:
         if on_corrupt == "raise":
             raise
@@ -300,7 +320,8 @@ def read_blz(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     dtype_backend: Any = no_default,
     on_corrupt: str = "raise",
     progress: ProgressOption = None,
@@ -329,8 +350,10 @@ def read_blz(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as categoricals. Where
         the files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     dtype_backend : {"numpy_nullable", "pyarrow"}, optional
         Kind of dtypes, as in pandas. By default, dates and decimals become one Python object each;
         with "pyarrow" they stay Arrow values, which is many times faster.
@@ -378,7 +401,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -395,7 +418,8 @@ def read_table(
     columns: ColumnNames | None = None,
     filters: Filters = None,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
@@ -413,8 +437,10 @@ def read_table(
     dictionaries : sequence of str, optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
-    version : int, optional
-        Number of the version to read; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to read; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Read the version that was the newest at this time, as in `open`.
     on_corrupt : {"raise", "skip", "null"}
         With "skip", the rows of pages that are damaged in one of the columns read are left out.
         With "null", all rows are kept, and a column is null where its pages are damaged; rows for
@@ -440,34 +466,46 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    with _open_to_read(path, version, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
 
 
 def dataset(
-    path: Place,
+    path: Place | Sequence[Place],
     *,
     dictionaries: Sequence[str] | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
+    at: At = None,
     on_corrupt: str = "raise",
+    partitioning: pa.Schema | None = None,
 ) -> BlzDataset:
-    """Open a table as a pyarrow Dataset, for query engines.
+    """Open a table, or several as one, as a pyarrow Dataset for query engines.
 
-    The dataset keeps its version as long as it exists; `CTable.dataset` ends with its table.
+    The dataset keeps its versions as long as it exists; `CTable.dataset` ends with its table.
+
+    Several tables are read behind each other, with columns matched by name. A column that one of
+    them lacks is null there. The name of a directory can say a column, as in `day=2026-11-22`.
+    A condition skips tables, and row groups in them.
 
     Parameters
     ----------
-    path : path-like
-        Directory of the table, or its file.
+    path : path-like, or list or tuple of path-like
+        Directory of a table, or its file; a list of these; a pattern with `*`, `?` or `[...]`, also
+        `**`; or a directory with tables somewhere below it.
     dictionaries : sequence of str, optional
         Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
         such a column are faster in most engines.
-    version : int, optional
-        Number of the version to show; the newest by default.
+    version : int or str, optional
+        Number or tag of the version to show; the newest by default. Only for one table.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        Show the version that was the newest at this time, as in `open`, of each table.
     on_corrupt : {"raise", "skip", "null"}
         What a scan does with damaged pages, as in `CTable.to_batches`.
+    partitioning : pyarrow.Schema, optional
+        Types of columns that directories name. By default a column has int64, date32 or text, the
+        first of these that takes all its values.
 
     Returns
     -------
@@ -479,16 +517,45 @@ def dataset(
     TableNotFoundError, CorruptError, FormatError
         As in `open`.
     ColumnNotFoundError, SchemaError
-        `dictionaries` names a column that does not exist, or one of another type.
+        `dictionaries` names a column that does not exist, or one of another type; or a column has
+        types in two tables that none holds both of.
 
     Examples
     --------
     >>> import blztable as blz
+    >>> from pathlib import Path
+    >>> Path("sales").mkdir()
+    >>> blz.to_blz({"n": [1, 2]}, "sales/day=2026-11-21.blz")
+    >>> blz.to_blz({"n": [3]}, "sales/day=2026-11-22.blz")
+    >>> import pyarrow.compute as pc
+    >>> from datetime import date
+    >>> sales = blz.dataset("sales")
+    >>> sales.to_table(filter=pc.field("day") == date(2026, 11, 22)).to_pylist()
+    [{'n': 3, 'day': datetime.date(2026, 11, 22)}]
+
     >>> import polars as pl
     >>> blz.to_blz({"n": [1, 2, 3], "word": ["a", "b", "c"]}, "words.blz")
     >>> words = pl.scan_pyarrow_dataset(blz.dataset("words.blz"))
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    table = _open_to_read(path, version, on_corrupt)
-    return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
+    found = finding.find(path, exists)
+    if found is None:
+        table = _open_to_read(path, version, at, on_corrupt)
+        return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
+    if version is not None:
+        raise ValueError("version= names a version of one table, not of several")
+    members = []
+    for one, values in zip(found, finding.values(found, partitioning), strict=True):
+        table = _open_to_read(one.place, None, at, on_corrupt)
+        shown = [name for name in dictionaries or () if name in table]
+        source = table.dataset(dictionaries=shown, on_corrupt=on_corrupt).source
+        store = table._snapshot.version.store
+        # Only the pin of the version stays open.
+        store.close()
+        members.append(Member(table.path, source, store, values))
+    several = Several.of(members)
+    for name in dictionaries or ():
+        if name not in several.schema.names:
+            raise no_column(name, several.schema.names)
+    return BlzDataset(several)

@@ -6,6 +6,11 @@ Knows neither JSON nor Arrow.
 # The encoding of a block whose streams have the layout of Arrow.
 PLAIN = "plain"
 
+# How items are divided into chunks: several in a chunk, or one in each.
+PACKED = "packed"
+PER_ITEM = "per_item"
+PACKINGS = (PACKED, PER_ITEM)
+
 # Names of streams.
 VALID = "valid"
 ENDS = "ends"

@@ -1,6 +1,6 @@
 """Errors: every exception class of blztable, grouped by the reaction of the caller.
 
-Errors about data, arguments and files have a builtin as second base, so
+Each error except the base has a builtin as second base, so
 ``except FileNotFoundError`` works without an import of this file. Knows nothing of causes.
 """
 
@@ -166,7 +166,7 @@ def check_none(errors: Sequence[SchemaError]) -> None:
         raise SchemaError("\n".join([*map(str, errors[:NAMED_ERRORS]), *rest])) from None
 
 
-class ConflictError(BlzError):
+class ConflictError(BlzError, RuntimeError):
     """Another commit changed data that this commit relies on; nothing was committed.
 
     Open the table again and repeat the change.
@@ -185,7 +185,7 @@ class ConflictError(BlzError):
     """
 
 
-class BusyError(BlzError):
+class BusyError(BlzError, TimeoutError):
     """Other writers held the lock of the table for too long; nothing was committed.
 
     Repeat the change.
@@ -202,7 +202,7 @@ class BusyError(BlzError):
     """
 
 
-class CommitUnknownError(BlzError):
+class CommitUnknownError(BlzError, RuntimeError):
     """The commit may be published, but may not survive a loss of power or cannot be read.
 
     Open the table again and check its version, or repeat the change with the same `commit_id`.
@@ -254,7 +254,7 @@ class ClosedError(BlzError, ValueError):
     """
 
 
-class ReadOnlyError(BlzError):
+class ReadOnlyError(BlzError, PermissionError):
     """This table object, or the file system below it, does not accept changes.
 
     Open the table with ``mode="a"``, in the process that changes it.
@@ -283,4 +283,20 @@ class StorageError(BlzError, OSError):
     ...     blz.to_blz({"a": [1]}, "t.blz")
     ... except blz.StorageError as error:
     ...     print(f"free some space: {error}")
+    """
+
+
+class AccessError(StorageError, PermissionError):
+    """The system does not let this process read a file of the table.
+
+    Ask its owner for the permission.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> try:
+    ...     raise blz.AccessError(13, "Permission denied", "t.blz")
+    ... except PermissionError as error:
+    ...     print(error.filename)
+    t.blz
     """

@@ -4,6 +4,7 @@ Knows nothing of the files of these programs.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,9 +33,9 @@ def convert(
     """Make a table of a directory of BLZ or bcolz, or of a file of Bloscpack.
 
     A few windows of about 64 MB and two row groups are in memory at a time. At the end each value
-    of the new table is compared with the old one, bit by bit. Attributes and default values come
-    along; those of a column of bcolz are in the metadata of its field. The old files are not
-    changed.
+    of the new table is compared with the old one, bit by bit. Attributes, metalayers and default
+    values come along; those of a column of bcolz are in the metadata of its field. The old files
+    are not changed.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def convert(
         A column cannot be read, for example because its values are pickled. Nothing is written.
     CorruptError
         A file is damaged, and nothing is written; or the comparison found a difference.
+    LimitError
+        The metalayers of an array have more bytes than a table may have. Nothing is written.
     TableExistsError
         Something exists at `new`.
     ValueError
@@ -87,7 +90,10 @@ def convert(
         with reporting(progress, "importing") as callback:
             # The length of a stream is not known to the writer.
             report = None if callback is None else _with_total(callback, rows)
-            to_blz(source.to_batches(), new, mode=mode, attrs=dict(table.attrs), progress=report)
+            # A table has less room for metalayers than an array; now, before it is written.
+            table.check_metalayers()
+            kept: dict[str, Any] = {"attrs": dict(table.attrs), "meta": dict(table.meta)}
+            to_blz(source.to_batches(), new, mode=mode, progress=report, **kept)
         with open(new, "a") as made:
             with reporting(progress, "comparing") as callback:
                 _compare(source, made, callback)
@@ -95,6 +101,8 @@ def convert(
                 for name, value in table.defaults.items():
                     if name in made.column_names:
                         tx.alter_column(name, default=value)
+                for name, content in table.vlmeta.items():
+                    tx.vlmeta[name] = content
     return rows
 
 

@@ -4,23 +4,27 @@ Knows nothing of files: the owner gives the contents and takes a changed one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from blztable.errors import LimitError
 from blztable.format.metalayers import FIXED, check_name, check_size
 from blztable.format.trailer import MAX_LAYERS
 
 Get = Callable[[], Mapping[str, bytes]]
-# Takes the name of a metalayer and its new content, None if it is removed.
-Put = Callable[[str, bytes | None], None]
+# Takes names of metalayers and their new contents, None for those to remove, in one change.
+Put = Callable[[Mapping[str, bytes | None]], None]
+# What a thread holds while a change is made of what is there.
+Turn = Callable[[], AbstractContextManager[object]]
 
 
 class Metalayers(Mapping[str, bytes]):
     """Named bytes; `add`, `get`, `exists` and `update` are the verbs of C-Blosc2."""
 
-    def __init__(self, owner: str, get: Get, put: Put) -> None:
+    def __init__(self, owner: str, get: Get, put: Put, turn: Turn = nullcontext) -> None:
         self._owner = owner
         self._all = get
         self._put = put
+        self._turn = turn
 
     def __getitem__(self, name: str) -> bytes:
         found = self._all()
@@ -35,10 +39,15 @@ class Metalayers(Mapping[str, bytes]):
         return len(self._all())
 
     def __setitem__(self, name: str, content: bytes) -> None:
-        if name in self._all():
-            self.update(name, content)
-        else:
-            self.add(name, content)
+        with self._turn():
+            if name in self._all():
+                self.update(name, content)
+            else:
+                self.add(name, content)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, bytes]]]:
+        # A copy belongs to nobody.
+        return dict, (dict(self),)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
@@ -94,11 +103,12 @@ class Metalayers(Mapping[str, bytes]):
         b'kg'
         """
         check_name(name)
-        if name in self._all():
-            raise KeyError(f"{self._owner} has a metalayer {name!r}; update() changes it")
-        if len(self._all()) == MAX_LAYERS:
-            raise LimitError(f"{self._owner} has {MAX_LAYERS} metalayers; no more fit")
-        self._put(name, self._checked(name, content))
+        with self._turn():
+            if name in self._all():
+                raise KeyError(f"{self._owner} has a metalayer {name!r}; update() changes it")
+            if len(self._all()) == MAX_LAYERS:
+                raise LimitError(f"{self._owner} has {MAX_LAYERS} metalayers; no more fit")
+            self._put({name: self._checked(name, content)})
 
     def update(self, name: str, content: bytes) -> None:
         """Change the content of a metalayer.
@@ -126,8 +136,9 @@ class Metalayers(Mapping[str, bytes]):
         ...     print(t.meta["unit"])
         b'lb'
         """
-        self[name]
-        self._put(name, self._checked(name, content))
+        with self._turn():
+            self[name]
+            self._put({name: self._checked(name, content)})
 
     def _checked(self, name: str, content: bytes) -> bytes:
         """Return the content of a metalayer; raise an error if it cannot be this."""
@@ -137,9 +148,11 @@ class Metalayers(Mapping[str, bytes]):
 class FixedMetalayers(Metalayers):
     """Metalayers that keep their length; after a time, none can be added."""
 
-    def __init__(self, owner: str, get: Get, put: Put, refusal: Callable[[], str | None]) -> None:
+    def __init__(
+        self, owner: str, get: Get, put: Put, turn: Turn, refusal: Callable[[], str | None]
+    ) -> None:
         """`refusal` says when metalayers are added, if none can be added now."""
-        super().__init__(owner, get, put)
+        super().__init__(owner, get, put, turn)
         self._refusal = refusal
 
     def add(self, name: str, content: bytes) -> None:
@@ -188,21 +201,86 @@ class VariableMetalayers(Metalayers):
         ...     print(t.vlmeta.get("unit"))
         None
         """
-        self[name]
-        self._put(name, None)
+        with self._turn():
+            self[name]
+            self._put({name: None})
 
     def __delitem__(self, name: str) -> None:
         self.delete(name)
 
+    def pop(self, name: str, *default: bytes | None) -> bytes | None:
+        """Remove a metalayer, and return it.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        *default : bytes or None
+            What to return if there is none of this name.
+
+        Returns
+        -------
+        bytes or None
+            Its content, or the default.
+
+        Raises
+        ------
+        KeyError
+            There is none of this name, and no default.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz", "a") as t:
+        ...     t.vlmeta["unit"] = b"kg"
+        ...     print(t.vlmeta.pop("unit"), t.vlmeta.pop("unit", None))
+        b'kg' None
+        """
+        with self._turn():
+            if default and name not in self._all():
+                [content] = default
+                return content
+            content = self[name]
+            self._put({name: None})
+            return content
+
+    def clear(self) -> None:
+        """Remove all of them in one change.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1]}, "t.blz")
+        >>> with blz.open("t.blz", "a") as t:
+        ...     t.vlmeta["unit"], t.vlmeta["pet"] = b"kg", b"cat"
+        ...     t.vlmeta.clear()
+        ...     print(len(t.vlmeta), t.version)
+        0 4
+        """
+        with self._turn():
+            names = list(self._all())
+            if names:
+                self._put(dict.fromkeys(names))
+
 
 def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return fixed metalayers as bytes; raise an error unless one owner can have these."""
+    if not isinstance(meta, Mapping):
+        raise TypeError(f"meta is {meta!r:.80}; expected a mapping of names to bytes")
     for name in meta:
         check_name(name)
     meta = {name: _content(content) for name, content in meta.items()}
     total = sum(len(name.encode()) + len(content) for name, content in meta.items())
     check_size(FIXED, len(meta), total)
     return meta
+
+
+def check_columns(meta: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
+    """Return the fixed metalayers of columns as bytes, as `check_fixed` those of one owner."""
+    if not isinstance(meta, Mapping):
+        raise TypeError(f"column_meta is {meta!r:.80}; expected a mapping of columns to mappings")
+    return {column: check_fixed(layers) for column, layers in meta.items()}
 
 
 def _content(content: object) -> bytes:

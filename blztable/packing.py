@@ -6,7 +6,7 @@ Knows nothing of files. The bytes of the parts are copied; nothing is compressed
 from contextlib import suppress
 from dataclasses import replace
 
-from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
+from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.copy import copy, files
@@ -18,13 +18,14 @@ from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged
 from blztable.table.progress import ProgressOption, reporting
+from blztable.table.version_meant import number_meant
 
 
 def pack(
     source: Place,
     target: Place,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     durability: str = "full",
     progress: ProgressOption = None,
 ) -> None:
@@ -39,8 +40,9 @@ def pack(
         Directory of the table, or its file.
     target : path-like or binary file
         A path where nothing is yet, or a file object or pipe that is open for writing.
-    version : int, optional
-        Number of the version to write; the newest by default. The copy begins its own versions.
+    version : int or str, optional
+        Number or tag of the version to write; the newest by default. The copy begins its own
+        versions, and has no tags.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -70,7 +72,7 @@ def unpack(
     source: Place,
     target: Place,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     durability: str = "full",
     progress: ProgressOption = None,
 ) -> None:
@@ -82,8 +84,8 @@ def unpack(
         The file of the table, or a file object or pipe that is open for reading.
     target : path-like
         A path where nothing is yet.
-    version : int, optional
-        Number of the version to write, as in `pack`.
+    version : int or str, optional
+        Number or tag of the version to write, as in `pack`.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -166,13 +168,13 @@ def _move(
     source: Place,
     target: Place,
     layout: str,
-    number: int | None,
+    number: int | str | None,
     durability: str,
     progress: ProgressOption,
 ) -> None:
     check_choice("durability", durability, DURABILITIES)
     with opened_at(source) as store:
-        version, pinned = versions.pin(store, number)
+        version, pinned = versions.pin(store, number_meant(store, number))
         with pinned:
             _copy(version, target, layout, durability, progress)
         store.close()
@@ -196,7 +198,15 @@ def _copy(
         versions.check_free(store)
         check_nothing_whole(store)
         counted = Progress(callback, nbytes, 1)
-        head = replace(version.head, parent=0, durable=False, lasting=0, history=(), commit_ids=())
+        head = replace(
+            version.head,
+            parent=0,
+            durable=False,
+            lasting=0,
+            history=(),
+            commit_ids=(),
+            tags={},
+        )
         _, lock = copy(
             *(version, store, "copy", counted),
             is_durable=durability == "full",

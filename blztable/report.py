@@ -489,6 +489,8 @@ class VersionInfo:
         Program and version that wrote it.
     damage : str or None
         What is damaged; None if the version is intact.
+    tags : tuple of str
+        Its tags, see `CTable.tags`.
 
     Examples
     --------
@@ -510,6 +512,7 @@ class VersionInfo:
     commit_ids: tuple[str, ...] | None = None
     writer: str | None = None
     damage: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,6 +592,62 @@ class VersionDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Result of `CTable.disk_usage`: the bytes on disk, by what they are for.
+
+    Attributes
+    ----------
+    newest : int
+        Bytes of the newest version.
+    tagged : int
+        Bytes of the versions with a tag that the newest one does not use.
+    older : int
+        Bytes of the other versions that neither of these use. They go when the versions expire.
+    other : int
+        Bytes of files that no version names: locks and copies of facts, and what killed writers
+        left or writers at work have written; in a table in one file, also removed values. `vacuum`
+        gives most of these bytes back.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": range(100_000)}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     done = t.update({"n": 1})
+    ...     used = t.disk_usage()
+    >>> used.total == used.newest + used.tagged + used.older + used.other
+    True
+    """
+
+    newest: int = 0
+    tagged: int = 0
+    older: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files.
+
+        Returns
+        -------
+        int
+            Number of bytes.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.DiskUsage(1000, 0, 200, 30).total
+        1230
+        """
+        return self.newest + self.tagged + self.older + self.other
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        parts = [f"{size_text(nbytes)} {name}" for name, nbytes in asdict(self).items() if nbytes]
+        return f"{size_text(self.total)}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Vacuumed:
     """Result of `CTable.vacuum`: what was removed, and the versions that prevented more.
 
@@ -610,7 +669,7 @@ class Vacuumed:
     --------
     >>> import blztable as blz
     >>> for n in range(3):
-    ...     blz.to_blz({"n": [n]}, "t.blz")
+    ...     blz.to_blz({"n": [n]}, "t.blz", mode="a")
     >>> with blz.open("t.blz", mode="a") as t:
     ...     vacuumed = t.vacuum(keep=1)
     >>> vacuumed.versions, vacuumed.pinned
@@ -622,6 +681,43 @@ class Vacuumed:
     nbytes: int = 0
     pinned: tuple[int, ...] = ()
     damaged: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Result of `CTable.repair`: the version that was made, and what is lost.
+
+    Attributes
+    ----------
+    version : int
+        Number of the version without damage.
+    lost : tuple of (str or None, int, int, str)
+        For each run of rows: the column whose values are null now, or None if the rows are left
+        out; the first row, and the row after the last one, in the damaged version; the damage.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     print(t.repair())
+    version 1: nothing is lost
+    """
+
+    version: int
+    lost: tuple[tuple[str | None, int, int | None, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for each run of rows that is lost."""
+        if not self.lost:
+            return f"version {self.version}: nothing is lost"
+        lines = [
+            f"rows {start:,} to {stop or start:,} "
+            + ("are left out" if column is None else f"of column {column!r} are null")
+            + f": {reason}"
+            for column, start, stop, reason in self.lost
+        ]
+        return "\n".join([f"version {self.version}:", *lines])
 
 
 @dataclass(frozen=True, slots=True, repr=False)

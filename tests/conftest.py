@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from blztable.columns.encodings import choose, few_items, few_values, sample
+from blztable.engine.version import retention
 from blztable.engine.write import bundles, parts
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
@@ -69,6 +70,14 @@ def own_files():
     """Give each part a file of its own, as in a large row group, for tests that name files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "BUNDLED_BYTES", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def ten_copies():
+    """Keep ten versions of a table that is replaced, for tests that make versions that way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "KEEP_REPLACED", retention.KEEP_VERSIONS)
         yield
 
 

@@ -23,6 +23,21 @@ from blztable.storage.journal import Write
 MAX_ITEMS = jsontext.MAX_NUMBER
 
 
+def resized(info: ArrayInfo, rows: int) -> ArrayInfo:
+    """Return the metadata of an array with so many rows; LimitError if it cannot be kept."""
+    info = replace(info, shape=(rows, *info.shape[1:]))
+    if math.prod(size or 1 for size in info.shape) > MAX_ITEMS:
+        raise LimitError(f"an array of shape {info.shape}; at most {MAX_ITEMS} items are kept")
+    chunks = math.prod(info.grid.counts)
+    if chunks > MAX_CHUNKS:
+        remedy = "keep them in a table" if info.items else "make them larger, with chunk_shape="
+        raise LimitError(
+            f"an array of shape {info.shape} has {chunks} chunks; at most {MAX_CHUNKS} fit, "
+            f"so {remedy}"
+        )
+    return info
+
+
 def slabs(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
     """Yield the rows of the blocks again, `rows` at a time, and the rest."""
     held: list[np.ndarray] = []
@@ -60,17 +75,11 @@ class Growth:
 
     def add(self, slab: np.ndarray) -> Write:
         """Encode the next rows, a whole row of chunks but for the last; return what to write."""
-        info = self._info
-        rows = info.shape[0] + len(slab)
-        shape = (rows, *info.shape[1:])
-        if math.prod(size or 1 for size in shape) > MAX_ITEMS:
-            raise LimitError(f"an array of shape {shape}; at most {MAX_ITEMS} items are kept")
-        self._info = info = replace(info, shape=shape)
+        rows = self._info.shape[0] + len(slab)
+        self._info = info = resized(self._info, rows)
         at = self._end
         made: list[bytes] = []
         for chunk in _encoded(info, slab, len(self._offsets)):
-            if len(self._offsets) == MAX_CHUNKS:
-                raise LimitError(f"an array has at most {MAX_CHUNKS} chunks; make them larger")
             digest = self._own.front.checksum.digest(chunk)
             self._offsets.append(self._end)
             self._digests.append(digest)

@@ -4,9 +4,11 @@ Knows nothing of how rows are written.
 """
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from numbers import Real
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -64,8 +66,8 @@ def new_front(dtype: Any, shape: tuple[int, ...], options: Options, *, is_stream
         order="C" if len(shape) == 1 else options.order,
         items=items,
         reserve=options.reserve,
-        truncate=options.truncate,
-        compression=Compression(options.compression, options.clevel, options.shuffle),
+        truncate=None if options.truncate is None else int(options.truncate),
+        compression=Compression(options.compression, int(options.clevel), options.shuffle),
         meta=dict(options.meta),
     )
     if any(size < 1 for size in chunk_shape) or len(chunk_shape) != len(shape):
@@ -85,6 +87,8 @@ def fresh_front(
     version: int, checksum: str, info: ArrayInfo, expected: int | None, rows: int, is_stream: bool
 ) -> Front:
     """Return the front of an array of no rows, with room for the offsets that are expected."""
+    if expected is not None and (not isinstance(expected, SupportsIndex) or expected < 0):
+        raise ValueError(f"expected is {expected!r}; expected a number of rows")
     most = max(rows, expected or 0)
     grid = ArrayInfo(info.dtype, (most, *info.shape[1:]), info.chunk_shape).grid
     room = max(len(grid), ROOM if expected is None else 1)
@@ -107,9 +111,17 @@ def _read_back(info: ArrayInfo) -> dict[str, Json]:
 
 def checked_reserve(reserve: float) -> float:
     """Return the bytes, or the share below 1, that each chunk keeps free."""
-    if not 0 <= reserve <= LARGE_CHUNK_BYTES:
-        raise ValueError(f"reserve is {reserve}; expected bytes, or a share below 1")
+    if not isinstance(reserve, Real) or not 0 <= reserve <= LARGE_CHUNK_BYTES:
+        raise ValueError(f"reserve is {reserve!r}; expected bytes, or a share below 1")
     return int(reserve) if reserve >= 1 else float(reserve)
+
+
+def lengths(name: str, given: object) -> tuple[int, ...]:
+    """Return a length for each axis."""
+    try:
+        return tuple(map(operator.index, given))  # type: ignore[call-overload]
+    except TypeError:
+        raise TypeError(f"{name} is {given!r}; expected a tuple of whole numbers") from None
 
 
 def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: Options) -> None:

@@ -12,15 +12,12 @@ from blztable.arrays.files.info import BYTES, STR, ArrayInfo
 from blztable.errors import LimitError, SchemaError
 from blztable.format.chunk import (
     CHUNK_HEADER,
+    EMPTY_CHUNK,
     LARGE_CHUNK_BYTES,
     MEMCPYED,
-    VERSION,
-    VERSION_LZ,
     ChunkHeader,
 )
 
-# As Blosc writes a buffer of no bytes.
-_EMPTY = ChunkHeader(VERSION, VERSION_LZ, 0x13, 1, 0, 1, CHUNK_HEADER.size).encode()
 _KINDS: dict[str, type] = {BYTES: bytes, STR: str}
 
 
@@ -40,7 +37,7 @@ def encode_chunk(info: ArrayInfo, values: np.ndarray) -> bytes:
 def encode_item(info: ArrayInfo, item: object) -> bytes:
     """Return the chunk of an item of variable length."""
     data = item_bytes(info.items, item)
-    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else _EMPTY
+    return _with_reserve(info, np.frombuffer(data, np.uint8)) if data else EMPTY_CHUNK
 
 
 def item_bytes(items: str, item: object) -> bytes:

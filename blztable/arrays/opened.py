@@ -4,6 +4,8 @@ Knows nothing of indices of numpy.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.report import Problem, Report
 from blztable.storage import journal
-from blztable.storage.in_place import READ, InPlaceFile, open_in_place
+from blztable.storage.in_place import READ, InPlaceFile, LocalFile, open_in_place
 
 
 class Opened(Closing):
@@ -32,6 +34,9 @@ class Opened(Closing):
         self.source = source
         self.array = array
         self.is_closed = False
+        self.is_recovered = False
+        # What a thread holds while it reads or changes. Readers wait for nobody.
+        self.turn: Callable[[], AbstractContextManager[object]] = nullcontext
         self._chunks: Chunks | None = None
 
     @property
@@ -84,6 +89,16 @@ class Opened(Closing):
     def cbytes(self) -> int:
         """Bytes of the file."""
         return self.source.size
+
+    def reopened_at(self) -> str:
+        """Return the path where a copy opens the array again; TypeError if it cannot."""
+        self.check_open()
+        if not isinstance(self.file, LocalFile):
+            raise TypeError(
+                f"{self.name}: an array in memory or in a file object cannot be copied or pickled; "
+                "only one that was opened by its path, or its to_numpy()"
+            )
+        return self.name
 
     def check_open(self) -> None:
         """ClosedError after `close`."""
@@ -173,7 +188,9 @@ def open_recovered(place: object) -> Opened:
     try:
         source = journal.read_through(file, crc32)
         header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
-        return Opened(file, source, Own.recovered(source, header))
+        opened = Opened(file, source, Own.recovered(source, header))
+        opened.is_recovered = True
+        return opened
     except BaseException:
         file.close()
         raise

@@ -3,16 +3,19 @@
 Knows nothing of the bytes of a file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from functools import wraps
+from itertools import count
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
-from blztable.arrays.creating import Options, checked_reserve, fresh_front, new_front
+from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.encoding import item_bytes
 from blztable.arrays.exact import exactly
 from blztable.arrays.files.front import Front, is_genuine
@@ -30,6 +33,22 @@ from blztable.storage.in_place import APPEND, CREATE, READ, open_in_place
 
 # Items that an iteration reads at a time have about this many bytes.
 WINDOW_BYTES = 8 << 20
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def in_turn(
+    method: Callable[Concatenate["SuperChunk", _Given], _Found],
+) -> Callable[Concatenate["SuperChunk", _Given], _Found]:
+    """Let a thread wait until the others have finished what they do with the array."""
+
+    @wraps(method)
+    def waiting(self: "SuperChunk", /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+        with self._opened.turn():
+            return method(self, *args, **kwargs)
+
+    return waiting
 
 
 class SuperChunk(Closing):
@@ -141,20 +160,20 @@ class SuperChunk(Closing):
         <SuperChunk ...a.blp: int32, shape (10,)>
         """
         options = Options(
-            chunk_shape=None if chunk_shape is None else tuple(map(int, chunk_shape)),
+            chunk_shape=None if chunk_shape is None else lengths("chunk_shape", chunk_shape),
             order=order,
             compression=compression,
-            clevel=int(clevel),
+            clevel=clevel,
             shuffle=shuffle,
             checksum=checksum,
             reserve=checked_reserve(reserve),
             expected=expected,
-            truncate=None if truncate is None else int(truncate),
-            meta=check_fixed(meta or {}),
+            truncate=truncate,
+            meta=check_fixed({} if meta is None else meta),
             version=version,
         )
-        shape = tuple(map(int, shape))
-        attributes = plain(dict(attrs or {}))
+        shape = lengths("shape", shape)
+        attributes = plain({} if attrs is None else attrs)
         new_front(dtype, shape, options, is_stream=False)
         file = open_in_place(place, CREATE)
         try:
@@ -253,6 +272,7 @@ class SuperChunk(Closing):
         return cls(open_recovered(place))
 
     @property
+    @in_turn
     def shape(self) -> tuple[int, ...]:
         """Shape of the array.
 
@@ -322,6 +342,7 @@ class SuperChunk(Closing):
         return self._opened.order
 
     @property
+    @in_turn
     def nchunks(self) -> int:
         """Number of chunks in the file.
 
@@ -341,6 +362,7 @@ class SuperChunk(Closing):
         return self._opened.nchunks
 
     @property
+    @in_turn
     def nbytes(self) -> int:
         """Uncompressed bytes of the array.
 
@@ -358,6 +380,7 @@ class SuperChunk(Closing):
         return self._opened.nbytes
 
     @property
+    @in_turn
     def cbytes(self) -> int:
         """Bytes of the file.
 
@@ -393,7 +416,9 @@ class SuperChunk(Closing):
         {'unit': 'mm', 'place': [52.5, 13.4]}
         """
         return ArrayAttributes(
-            lambda: self._opened.attrs, lambda values: self._writable().set_attrs(values)
+            lambda: self._opened.attrs,
+            lambda values: self._writable().set_attrs(values),
+            self._opened.turn,
         )
 
     @property
@@ -422,15 +447,16 @@ class SuperChunk(Closing):
         def get() -> Mapping[str, bytes]:
             return opened.array.front.info.meta if isinstance(opened.array, Own) else {}
 
-        def put(name: str, content: bytes | None) -> None:
-            assert content is not None, "a fixed metalayer is never removed"
-            self._writable().set_meta({**get(), name: content})
+        def put(changes: Mapping[str, bytes | None]) -> None:
+            added = {name: content for name, content in changes.items() if content is not None}
+            assert len(added) == len(changes), "a fixed metalayer is never removed"
+            self._writable().set_meta({**get(), **added})
 
         def refusal() -> str | None:
             is_late = not isinstance(opened, Writable) or opened.has_chunks
             return "added before the first chunk" if is_late else None
 
-        return FixedMetalayers(opened.name, get, put, refusal)
+        return FixedMetalayers(opened.name, get, put, opened.turn, refusal)
 
     @property
     def vlmeta(self) -> VariableMetalayers:
@@ -460,15 +486,15 @@ class SuperChunk(Closing):
         def get() -> Mapping[str, bytes]:
             return {name: layer.decode() for name, layer in layers().items()}
 
-        def put(name: str, content: bytes | None) -> None:
-            changed = {
-                key: layer for key, layer in layers().items() if key != name or content is not None
-            }
-            if content is not None:
-                changed[name] = Layer.encode(content)
-            self._writable().set_layers(changed)
+        def put(changes: Mapping[str, bytes | None]) -> None:
+            changed: dict[str, Layer | None] = dict(layers())
+            for name, content in changes.items():
+                changed[name] = None if content is None else Layer.encode(content)
+            self._writable().set_layers(
+                {name: layer for name, layer in changed.items() if layer is not None}
+            )
 
-        return VariableMetalayers(opened.name, get, put)
+        return VariableMetalayers(opened.name, get, put, opened.turn)
 
     def append(self, values: Any) -> None:
         """Add rows. In a finished file they are durable when the call returns.
@@ -502,8 +528,10 @@ class SuperChunk(Closing):
         if rows.ndim != len(self.shape) or rows.shape[1:] != self.shape[1:]:
             expected = ", ".join(["rows", *map(str, self.shape[1:])])
             raise ValueError(f"expected an array of shape ({expected}), found {rows.shape}")
-        writable.append(rows)
+        with writable.turn():
+            writable.append(rows)
 
+    @in_turn
     def resize(self, rows: int) -> None:
         """Cut the array, or add rows of zeros or of empty items.
 
@@ -518,6 +546,9 @@ class SuperChunk(Closing):
             The number is negative.
         ReadOnlyError
             The array was opened for reading.
+        LimitError
+            The array would have too many chunks, or the change more bytes than the machine has
+            memory; nothing is changed.
         StorageError
             The file can only be written, so it cannot be cut.
 
@@ -531,6 +562,7 @@ class SuperChunk(Closing):
         >>> sc[:]
         array([1, 2, 0, 0], dtype=int32)
         """
+        rows = operator.index(rows)
         if rows < 0:
             raise ValueError(f"an array cannot have {rows} rows")
         self._writable().resize(rows)
@@ -567,16 +599,20 @@ class SuperChunk(Closing):
         """
         writable = self._writable()
         self._check_fixed(writable)
-        writable.settle()
-        if not 0 <= number < self.nchunks:
-            raise IndexError(f"chunk {number} of {self.nchunks}")
-        box = writable.array.front.info.grid.box(number)
         items = self._as_items(values)
-        expected = tuple(cut.stop - cut.start for cut in box)
-        if items.shape != expected:
-            raise ValueError(f"chunk {number} has the shape {expected}, the items {items.shape}")
-        writable.assign(box, items)
+        with writable.turn():
+            writable.settle()
+            if not 0 <= (number := operator.index(number)) < self.nchunks:
+                raise IndexError(f"chunk {number} of {self.nchunks}")
+            box = writable.array.front.info.grid.box(number)
+            expected = tuple(cut.stop - cut.start for cut in box)
+            if items.shape != expected:
+                raise ValueError(
+                    f"chunk {number} has the shape {expected}, the items {items.shape}"
+                )
+            writable.assign(box, items)
 
+    @in_turn
     def rewrite(self, *, reserve: float | None = None, expected: int | None = None) -> None:
         """Write the array again, without unused bytes and with room for changes.
 
@@ -593,6 +629,8 @@ class SuperChunk(Closing):
         ------
         ReadOnlyError
             The array was opened for reading.
+        ConflictError
+            The path leads to another file by now, or to none; no file was changed.
         StorageError
             The disk is full; the array is as before. If it fails when the new file takes the
             place of the old one, the array is closed.
@@ -644,10 +682,14 @@ class SuperChunk(Closing):
         """
         opened = self._opened
         opened.check_open()
-        if isinstance(opened, Writable):
-            opened.settle()
-        for number in range(self.nchunks):
-            yield opened.read_chunk(number)
+        for number in count():
+            with opened.turn():
+                if isinstance(opened, Writable):
+                    opened.settle()
+                if number >= opened.nchunks:
+                    return
+                chunk = opened.read_chunk(number)
+            yield chunk
 
     def __len__(self) -> int:
         if not self.shape:
@@ -660,6 +702,7 @@ class SuperChunk(Closing):
         for start in range(0, len(self), step):
             yield from self[start : start + step]
 
+    @in_turn
     def __getitem__(self, key: Any) -> Any:
         box, local = bounding_box(key, self.shape)
         selected: Any = local
@@ -668,20 +711,31 @@ class SuperChunk(Closing):
     def __setitem__(self, key: Any, values: Any) -> None:
         writable = self._writable()
         self._check_fixed(writable)
-        box, local = bounding_box(key, self.shape)
-        block = writable.read_box(box)
-        selected: Any = local
-        block[selected] = exactly(values, self.dtype)
-        writable.assign(box, block)
+        bounding_box(key, self.shape)
+        # Before the turn: the values may be those of another array, which has a turn of its own.
+        values = exactly(values, self.dtype)
+        with writable.turn():
+            box, local = bounding_box(key, self.shape)
+            block = writable.read_box(box)
+            selected: Any = local
+            block[selected] = values
+            writable.assign(box, block)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("an array in a file cannot be shown without a copy")
         return self.to_numpy().astype(dtype or self.dtype, copy=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy opens the file for itself: descriptors and locks belong to one handle.
+        verb = type(self).recover if self._opened.is_recovered else type(self).open
+        return verb, (self._opened.reopened_at(),)
+
+    @in_turn
     def __repr__(self) -> str:
         return f"<SuperChunk {self._opened.name}: {self.dtype}, shape {self.shape}>"
 
+    @in_turn
     def to_numpy(self) -> np.ndarray:
         """Return the whole array.
 
@@ -757,6 +811,7 @@ class SuperChunk(Closing):
             return b"".join(item.encode() if isinstance(item, str) else item for item in array)
         return array.tobytes()
 
+    @in_turn
     def verify(self) -> Report:
         """Read every chunk, and report what is damaged.
 
@@ -782,6 +837,7 @@ class SuperChunk(Closing):
             self._opened.settle()
         return self._opened.verify()
 
+    @in_turn
     def close(self) -> None:
         """Close the file, and finish a new one; closing twice is harmless.
 
@@ -798,6 +854,7 @@ class SuperChunk(Closing):
         """
         self._opened.close()
 
+    @in_turn
     def __exit__(self, *error: object) -> None:
         # Rows may be missing after an error, so a new file stays unfinished.
         if error[0] is not None and isinstance(self._opened, Writable):

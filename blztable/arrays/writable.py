@@ -6,7 +6,8 @@ Theory of operation. A new file has version 255 and placeholders until `close`: 
 written one after another, the last rows wait in memory. Then come the trailer and the true front,
 and last the byte of the version, each flushed before the next. A file of version 255 was never
 finished. In a finished file each change is one commit of the tail journal: chunks, front and
-trailer change together or not at all.
+trailer change together or not at all. A caller holds the `turn` for each change and each read, so
+the threads of a process take turns.
 """
 
 import math
@@ -17,19 +18,21 @@ from itertools import chain
 
 import numpy as np
 
-from blztable.arrays.changes import Growth, new_front, replaced, slabs, with_trailer
+from blztable.arrays.changes import Growth, new_front, replaced, resized, slabs, with_trailer
+from blztable.arrays.encoding import encode_chunk
 from blztable.arrays.files.front import Front, is_ours, read_metadata
 from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.header import ARRAY_HEADER, VERSION_AT, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
-from blztable.arrays.reading import read_chunk
+from blztable.arrays.reading import check_memory, read_chunk
 from blztable.errors import ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
+from blztable.storage.held import Turn
 from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
 from blztable.storage.journal import Write
 
@@ -46,6 +49,7 @@ class Writable(Opened):
         super().__init__(file, file, own)
         self.is_new = is_new
         self._pid = os.getpid()
+        self.turn = Turn()
         self._waiting: list[np.ndarray] = []
         self._waiting_rows = 0
         if is_new and not file.is_sequential:
@@ -67,6 +71,14 @@ class Writable(Opened):
         """True if the front is fixed, because chunks lie behind it."""
         return bool(self.array.offsets or self._waiting)
 
+    def reopened_at(self) -> str:
+        """TypeError: the copy would wait for the lock of this array."""
+        super().reopened_at()
+        raise TypeError(
+            f"{self.name}: an array that may be changed is locked, so it cannot be copied or "
+            "pickled; close it, and open it for reading"
+        )
+
     def check_open(self) -> None:
         """ClosedError after `close`; ReadOnlyError in a forked child, which holds no lock."""
         super().check_open()
@@ -81,7 +93,10 @@ class Writable(Opened):
     def append(self, values: np.ndarray) -> None:
         """Add rows."""
         self.check_open()
-        if self.is_new:
+        info = resized(self.array.front.info, len(self) + len(values))
+        if not info.grid.per_row:
+            self.resize(info.shape[0])
+        elif self.is_new:
             info = self.array.front.info
             self._waiting.append(values)
             self._waiting_rows += len(values)
@@ -95,6 +110,17 @@ class Writable(Opened):
 
     def resize(self, rows: int) -> None:
         """Cut the array, or add rows of zeros, or of empty items."""
+        self.check_open()
+        info = resized(self.array.front.info, rows)
+        if not info.grid.per_row:
+            # Rows without items have no chunks.
+            assert not self._waiting
+            self._commit(replace(self.array, front=self.array.front.with_info(info)))
+            return
+        if rows > len(self) and not self.is_new and not info.items:
+            # A change is in memory until it is committed.
+            chunk = encode_chunk(info, np.zeros(info.chunk_shape, info.dtype))
+            check_memory(len(chunk) * (len(info.grid) - self.nchunks), self.name)
         zeros = self._zeros(rows - len(self))
         if self.is_new and rows > len(self):
             for block in zeros:
@@ -146,8 +172,10 @@ class Writable(Opened):
         own = replace(self.array, front=empty, offsets=[], digests=[], end=empty.length)
         try:
             new = Writable(file, own, is_new=True)
+            if not front.info.grid.per_row:
+                new.resize(len(self))
             step = max(ZEROS_BYTES // max(self.row_bytes, 1), 1)
-            for start in range(0, len(self), step):
+            for start in range(len(new), len(self), step):
                 rows = slice(start, min(start + step, len(self)))
                 new.append(self.read_box((rows, *(slice(0, size) for size in self.shape[1:]))))
             new.finish()
@@ -159,6 +187,8 @@ class Writable(Opened):
 
     def _replace_by(self, file: InPlaceFile, own: Own) -> None:
         """Let a finished file take the place of this one."""
+        if isinstance(self.file, LocalFile):
+            self.file.check_place()
         try:
             if isinstance(self.file, LocalFile):
                 assert isinstance(file, LocalFile)

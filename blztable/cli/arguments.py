@@ -6,6 +6,7 @@ docs/cli.md is made from these, and so are completions. Knows only text: no tabl
 import argparse
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NoReturn
 
 from blztable.version import VERSION
@@ -112,9 +113,10 @@ def _look(commands: Any) -> None:
     text = "list the versions that exist, damaged ones too"
     _json(_path_command(commands, "versions", "looking:versions", text))
     one = _path_command(commands, "diff", "looking:diff", "show what changed between two versions")
-    one.add_argument("old", type=int, metavar="V1", help="number of the older version")
-    text = "number of the newer version, default the newest"
-    one.add_argument("new", type=int, nargs="?", metavar="V2", help=text)
+    text = "number or tag of the older version"
+    one.add_argument("old", type=_named_version, metavar="V1", help=text)
+    text = "number or tag of the newer version, default the newest"
+    one.add_argument("new", type=_named_version, nargs="?", metavar="V2", help=text)
     _json(one)
 
 
@@ -130,7 +132,15 @@ def _change(commands: Any) -> None:
     _json(one)
     text = "commit the contents of an older version again"
     one = _path_command(commands, "restore", "changing:restore", text)
-    one.add_argument("number", type=int, metavar="VERSION", help="number of the version")
+    text = "number or tag of the version"
+    one.add_argument("number", type=_named_version, metavar="VERSION", help=text)
+    _json(one)
+    text = "name a version, which is kept until its name is removed"
+    one = _path_command(commands, "tag", "changing:tag", text)
+    one.add_argument("name", metavar="NAME", help="name of the version")
+    text = "number of the version, default the newest"
+    one.add_argument("number", type=int, nargs="?", metavar="VERSION", help=text)
+    one.add_argument("--remove", action="store_true", help="remove the name")
     _json(one)
     one = _path_command(commands, "compact", "changing:compact", "merge small row groups")
     one.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
@@ -143,6 +153,11 @@ def _maintain(commands: Any) -> None:
     text = "check only file sizes and trailers, not the chunks"
     one.add_argument("--quick", action="store_true", help=text)
     _at(one)
+    _json(one)
+    text = "commit a version of what is whole of a damaged one"
+    one = _path_command(commands, "repair", "changing:repair", text)
+    text = "keep all rows, with nulls for damaged values, instead of leaving rows out"
+    one.add_argument("--null", action="store_true", help=text)
     _json(one)
     text = "remove old versions, and files that killed writers left"
     one = _path_command(commands, "vacuum", "changing:vacuum", text)
@@ -213,8 +228,9 @@ def _where(one: Parser, required: bool = False) -> None:
 
 
 def _at(one: Parser) -> None:
-    text = "version, default the newest"
-    one.add_argument("--at", "--version-number", type=int, metavar="N", help=text)
+    text = "number, tag or time of a version, default the newest"
+    names = ("--at", "--version-number")
+    one.add_argument(*names, type=_version, default={}, metavar="VERSION", help=text)
 
 
 def _format(one: Parser, default: str) -> None:
@@ -255,6 +271,26 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a number of rows of at least 0, not {text!r}")
     return int(text)
+
+
+def _version(text: str) -> dict[str, Any]:
+    """Return the options of `open` for a number, a time or a tag."""
+    named = _named_version(text)
+    if isinstance(named, int):
+        return {"version": named}
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return {"version": named}
+    return {"at": text}
+
+
+def _named_version(text: str) -> int | str:
+    """Return a number or a tag."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _versions_kept(text: str) -> int:

@@ -5,6 +5,7 @@ Knows the public names of blztable, and nothing of the layout of the output.
 
 import sys
 from argparse import Namespace
+from dataclasses import asdict
 
 import blztable as blz
 from blztable.cli import show
@@ -41,6 +42,30 @@ def restore(options: Namespace) -> None:
         }
     line = f"version {table.version} has the contents of version {options.number}"
     print_result(options, result, [f"{line}; rows: {table.nrows:,}"])
+
+
+def tag(options: Namespace) -> None:
+    """Name a version, or remove a name."""
+    with blz.open(options.path, "a") as table:
+        if options.remove:
+            if options.name not in table.tags:
+                raise UsageError(f"there is no tag {options.name!r}")
+            del table.tags[options.name]
+        else:
+            # The newest version, before the tag makes one more.
+            table.tags[options.name] = options.number or table.version
+        tags = dict(table.tags)
+        result = {"path": table.path, "version": table.version, "tags": tags}
+    lines = [f"{name}: version {number}" for name, number in tags.items()]
+    print_result(options, result, lines or ["no version has a tag"])
+
+
+def repair(options: Namespace) -> None:
+    """Commit a version of what is whole of a damaged one."""
+    with blz.open(options.path, "a") as table:
+        done = table.repair("null" if options.null else "skip")
+        result = {"path": table.path, **asdict(done), "rows": table.nrows}
+    print_result(options, result, str(done).split("\n"))
 
 
 def compact(options: Namespace) -> None:

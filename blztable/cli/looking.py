@@ -36,14 +36,14 @@ def _show(
     values: Callable[[blz.CTable], Json],
     lines: Callable[[Json], Iterable[str]],
 ) -> None:
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         result = values(table)
     print_result(options, result, lines(result))
 
 
 def head(options: Namespace) -> None:
     """Show the first rows."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         names = column_names(table, options.columns)
         if options.where is None:
             rows = (table if names is None else table[names]).head(options.n)
@@ -55,7 +55,7 @@ def head(options: Namespace) -> None:
 
 def tail(options: Namespace) -> None:
     """Show the last rows."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         names = column_names(table, options.columns)
         if options.where is None:
             rows = (table if names is None else table[names]).tail(options.n)
@@ -86,14 +86,14 @@ def show_rows(options: Namespace, rows: pa.Table) -> None:
 
 def count(options: Namespace) -> None:
     """Count the rows, or those of a condition."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         result = {"path": table.path, "rows": table.count(filters=options.where)}
     print_result(options, result, [str(result["rows"])])
 
 
 def explain(options: Namespace) -> None:
     """Show what a read reads and skips."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         plan = table.explain(column_names(table, options.columns), filters=options.where)
         result = {"path": table.path, **asdict(plan)}
     print_result(options, result, str(plan).split("\n"))
@@ -101,7 +101,7 @@ def explain(options: Namespace) -> None:
 
 def verify(options: Namespace) -> int:
     """Check for damage."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         report = table.verify(full=not options.quick)
         result = {"path": table.path, **report.to_json()}
     print_result(options, result, str(report).split("\n"))

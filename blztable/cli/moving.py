@@ -198,7 +198,7 @@ def upsert(options: Namespace) -> None:
 
 def export(options: Namespace) -> None:
     """Write rows to a file or to standard output."""
-    with blz.open(options.path, version=options.at) as table:
+    with blz.open(options.path, **options.at) as table:
         names = column_names(table, options.columns)
         with table.to_batches(names, filters=options.where) as batches:
             total = table.nrows if options.where is None else None

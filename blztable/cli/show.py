@@ -35,16 +35,26 @@ def info(table: blz.CTable) -> Json:
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
+        **({"tags": dict(table.tags), "disk": _disk(table)} if kind is None else {}),
         "attributes": plain_object(dict(table.attrs)),
     }
+
+
+def _disk(table: blz.CTable) -> Json:
+    used = table.disk_usage()
+    return {**asdict(used), "total": used.total}
 
 
 def info_lines(result: Json) -> Iterator[str]:
     """Yield one line per value."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
     order = (name if way == "ascending" else f"{name} {way}" for name, way in result["sort_by"])
-    digits = ", ".join(f"{name} {kept}" for name, kept in result["digits"].items())
-    for name, value in {**result, "sort_by": ", ".join(order), "digits": digits}.items():
+    shown = {**result, "sort_by": ", ".join(order)}
+    for name in ("digits", "tags"):
+        shown[name] = ", ".join(f"{one} {value}" for one, value in result.get(name, {}).items())
+    disk = result.get("disk", {})
+    shown["disk"] = ", ".join(f"{name} {nbytes:,}" for name, nbytes in disk.items())
+    for name, value in shown.items():
         if name != "attributes" and value != "":
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")
@@ -72,6 +82,7 @@ def versions(table: blz.CTable) -> Json:
                 "columns": one.columns,
                 "row_groups": one.row_groups,
                 "commit_ids": None if one.commit_ids is None else list(one.commit_ids),
+                "tags": list(one.tags),
                 "damage": one.damage,
             }
             for one in table.versions()
@@ -81,10 +92,14 @@ def versions(table: blz.CTable) -> Json:
 
 def versions_lines(result: Json) -> Iterator[str]:
     """Yield a title, one line per version, and the damage of each damaged version."""
-    names = ("version", "time", "operation", "rows", "row_groups", "commit_ids")
+    if not result["versions"]:
+        yield f"{result['path']} has no versions: another program wrote it"
+        return
+    names = ("version", "time", "operation", "rows", "row_groups", "commit_ids", "tags")
     columns = [[name.replace("_", " ")] for name in names]
     for one in result["versions"]:
-        cells = {**one, "commit_ids": ", ".join(one["commit_ids"] or ())}
+        texts = {name: ", ".join(one[name] or ()) for name in ("commit_ids", "tags")}
+        cells = {**one, **texts}
         if one["damage"] is not None:
             cells["operation"] = "damaged"
         for name, column in zip(names, columns, strict=True):

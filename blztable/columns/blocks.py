@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from blztable.block_terms import PLAIN, VALID, VALUES, child_prefix
+from blztable.block_terms import PACKED, PLAIN, VALID, VALUES, child_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +187,8 @@ class Block:
     encoding: str = PLAIN
     # True if the rows are null where the value is NaN; then no stream says it.
     nan_is_null: bool = False
+    # `PER_ITEM` if each item is to be a chunk.
+    packing: str = PACKED
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Stream]]:
         """Yield every stream of the tree with its full name, in the order of the chunks."""

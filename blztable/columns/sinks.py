@@ -1,8 +1,8 @@
 """Sinks: they receive the bytes of a stream, chunk by chunk, while each chunk is in the cache.
 
-`Memory` and `Items` take whole pages, `Decoding` makes values of codes for another sink, and
-`DecodingNulls` the bitmap, too. The sinks that pick single rows are in `picks.py`. Chunks come in
-any order and from any thread, each once.
+`Memory`, `Shifted` and `Items` take rows one after another, `Decoding` makes values of codes for
+another sink, and `DecodingNulls` the bitmap, too. The sinks that pick single rows are in
+`picks.py`. Chunks come in any order and from any thread, each once.
 
 Knows streams and no types. Rows are indices within the part, in ascending order.
 """
@@ -83,6 +83,27 @@ class Memory(Sink):
         if self._check is not None:
             low = self._low
             self._check(max(begin, low) - low, min(stop, self._high) - low)
+
+
+class Shifted(Sink):
+    """A sink that moves the bits of a bitmap from a row on that begins no byte."""
+
+    def __init__(self, target: Target, first: int, rows: int) -> None:
+        """Move so many rows to the beginning of the target."""
+        self._target = target
+        self._first = first
+        self._bits = np.zeros(rows, np.uint8)
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Copy the bits that are within the range."""
+        bits = np.unpackbits(data, bitorder="little")
+        at = 8 * begin - self._first
+        start, stop = max(at, 0), min(at + len(bits), len(self._bits))
+        self._bits[start:stop] = bits[start - at : stop - at]
+
+    def finish(self, begin: int, stop: int) -> None:
+        """Fill the target; the bitmap of a part is small, so all bits have arrived at once."""
+        self._target.buffer[:] = np.packbits(self._bits, bitorder="little")
 
 
 class Decoding(Sink):

@@ -61,6 +61,11 @@ def is_storable(type_: pa.DataType) -> bool:
     return (stored_type(type_).id, PLAIN) in CODECS
 
 
+def has_items(type_: pa.DataType) -> bool:
+    """True if the type, or a type below it, is text or binary that is no dictionary's."""
+    return any(stored_type(node.flat).id in text.TYPE_IDS for node in Node.of(type_).walk())
+
+
 @lru_cache(maxsize=256)
 def layout_of(type_: pa.DataType, encoding: str = PLAIN) -> BlockLayout:
     """Return the form of a block; raise FormatError for an unknown encoding."""

@@ -17,6 +17,7 @@ import numpy as np
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import Task
 from blztable.errors import BlzError
+from blztable.format.metalayers import Layers
 from blztable.storage.store import Store
 
 
@@ -66,6 +67,8 @@ class OldFiles:
     rows: int
     columns: Sequence[OldColumn]
     attrs: Mapping[str, Any]
+    # Reads the metalayers, which may be large.
+    layers: Callable[[], Layers] = dict
     # Closes what the columns hold open.
     close: Callable[[], None] = lambda: None
 

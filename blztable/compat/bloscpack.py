@@ -12,6 +12,7 @@ from blztable.compat.arrays import OldColumn, OldFiles
 from blztable.compat.numpy_types import check_dtype
 from blztable.engine.run.limits import check_rows
 from blztable.errors import CorruptError, FormatError
+from blztable.format.metalayers import FIXED, VARIABLE, LayerKey, Layers
 from blztable.storage.one_file.records import holds_table
 from blztable.storage.opening import first_bytes
 from blztable.storage.store import Store
@@ -102,4 +103,14 @@ def read_file(store: Store) -> OldFiles:
         array.close()
         raise
     name = store.name.rpartition("/")[2].removesuffix(SUFFIX)
-    return OldFiles(KIND, store, rows, [OldColumn(name, values)], dict(array.attrs), array.close)
+
+    def layers() -> Layers:
+        kinds = {FIXED: array.meta, VARIABLE: array.vlmeta}
+        return {
+            LayerKey("", kind, name): content
+            for kind, found in kinds.items()
+            for name, content in found.items()
+        }
+
+    columns = [OldColumn(name, values)]
+    return OldFiles(KIND, store, rows, columns, dict(array.attrs), layers, array.close)

@@ -20,6 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from blztable.format.metalayers import Layers, check
 from blztable.report import VersionInfo
 from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
@@ -61,17 +62,34 @@ class OldTable(CTable):
                     found[one.name] = value
         return found
 
+    def _layers(self) -> Layers:
+        return self._files.layers()
+
+    def check_metalayers(self) -> None:
+        """LimitError unless a table of our own has room for the metalayers."""
+        check(self._layers())
+
     def versions(self) -> list[VersionInfo]:
         """Return an empty list: the files hold one state, which has no number."""
         self._snapshot.check_open()
         return []
+
+    def refresh(self) -> bool:
+        """Return False: nothing here changes the files."""
+        self._snapshot.check_open()
+        return False
+
+    def _tags(self) -> dict[str, int]:
+        """Return no tags."""
+        self._snapshot.check_open()
+        return {}
 
     def _check_writable(self) -> None:
         self._snapshot.check_open()
         raise read_only(self.kind, self.path)
 
 
-def old_table(store: Store, mode: str, version: int | None) -> OldTable | None:
+def old_table(store: Store, mode: str, version: object) -> OldTable | None:
     """Open what another program stored; None if it is nothing that is known.
 
     Raises

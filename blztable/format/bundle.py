@@ -15,9 +15,10 @@ from typing import Self
 
 import numpy as np
 
-from blztable.block_terms import MIN_PAGE_ROWS
+from blztable.block_terms import MIN_PAGE_ROWS, PACKED
 from blztable.errors import CorruptError, LimitError
 from blztable.format import jsontext
+from blztable.format.jsontext import Json
 from blztable.format.metadata import MAX_PAGE_ROWS, BlockInfo
 
 # The encoding of the block of a bundle, and its first streams.
@@ -47,6 +48,32 @@ class BundleFacts:
     front_length: int
     trailer_length: int
     crc: int
+
+
+Bundles = tuple[BundleFacts | None, ...]
+
+
+def bundles_of_groups(value: Json, groups: int) -> Bundles:
+    """Return the bundle of each row group, from the head; () if there are none."""
+    if not value:
+        return ()
+    if not isinstance(value, dict):
+        raise CorruptError("the head of a manifest: 'bundles' is not an object")
+    names = BundleFacts.__slots__
+    arrays = (jsontext.numbers(value.get(name), "bundles", groups) for name in names)
+    bundles = tuple(
+        BundleFacts(*facts) if facts[0] else None for facts in zip(*arrays, strict=True)
+    )
+    found = [bundle.k for bundle in bundles if bundle]
+    if len(set(found)) != len(found):
+        raise CorruptError("the head of a manifest: two row groups have the same bundle")
+    return bundles if found else ()
+
+
+def bundles_to_json(bundles: Bundles) -> Json:
+    """Return the bundles as the head has them."""
+    names = BundleFacts.__slots__
+    return {name: [getattr(one, name) if one else 0 for one in bundles] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +129,8 @@ def chunk_sizes(info: BlockInfo) -> list[int]:
     names = [stream.name for stream in info.streams]
     if info.encoding != BUNDLE or names[:2] != [ENTRIES, ENCODINGS] or info.children:
         raise CorruptError(f"encoding {info.encoding!r} with streams {names!r:.100}; not a bundle")
+    if info.packing != PACKED:
+        raise CorruptError(f"a bundle has packing {info.packing!r}; expected {PACKED!r}")
     if any(stream.pages is not None or stream.encoding is not None for stream in info.streams):
         raise CorruptError("a stream of a bundle has pages or an encoding")
     nbytes = sum(stream.nbytes for stream in info.streams[:2])

@@ -24,7 +24,7 @@ assert CHUNK_HEADER.size == 16
 
 # A compressed chunk of this size is too short to overflow C-Blosc's match length (C-Blosc #405).
 MAX_CHUNK_BYTES = 8 << 20
-# Arrays and files of other programs may have larger chunks. Only blosclz can overflow.
+# Items, arrays and files of other programs may have larger chunks. Only blosclz can overflow.
 LARGE_CHUNK_BYTES = 256 << 20
 BLOSCLZ = 0
 SNAPPY = 2
@@ -74,6 +74,10 @@ class ChunkHeader:
         if len(data) < CHUNK_HEADER.size:
             raise CorruptError(f"a chunk has {len(data)} bytes; its header alone takes 16")
         return cls(*CHUNK_HEADER.unpack_from(data))
+
+
+# The chunk of no bytes, as Blosc writes it. Only an item has one, and nobody decompresses it.
+EMPTY_CHUNK = ChunkHeader(VERSION, VERSION_LZ, 0x13, 1, 0, 1, CHUNK_HEADER.size).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ Knows neither the head of the manifest nor Arrow types.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Self
 
-from blztable.block_terms import VALID
+from blztable.block_terms import PER_ITEM, VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
 from blztable.format.bundle import BundleFacts
@@ -23,9 +23,11 @@ from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 NO_FILE = 0
+# What a line may claim of each part, by an array of 0 and 1. A table with such a claim requires it.
+NAN_IS_NULL = "nan_is_null"
+CLAIMS = (NAN_IS_NULL, PER_ITEM)
 # The arrays of a line begin behind its path, which may be an array too.
 _FIRST_ARRAY = b'"k":['
-_NAN_IS_NULL = b'"nan_is_null":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 _PAGE_ROWS = re.compile(rb'"page_rows":\[(?:[0-9]{1,18},)*([0-9]{1,18})\]')
@@ -69,13 +71,22 @@ class ColumnParts:
     # The first entry of each part in its bundle, from 1; 0 for a part that is in none. Empty if all
     # are in none.
     at: tuple[int, ...] = ()
-    # 1 for a part whose rows are null where the value is NaN, otherwise 0; empty if all are 0.
-    nan_is_null: tuple[int, ...] = ()
+    # For each claim that holds for a part: 1 for each such part, and 0 for the others.
+    claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def statistics(self) -> Statistics:
         """Return the statistics of each row group; raise CorruptError if the line is malformed."""
         return Statistics.from_json(self.known, len(self.k))
+
+    def claims_of(self, group: int) -> frozenset[str]:
+        """Return the claims that hold for the part of a row group."""
+        return frozenset(name for name, holds in self.claims.items() if holds[group])
+
+    def unit_rows(self, group: int) -> int:
+        """Return the rows that are decoded together: those of a page, one if items are chunks."""
+        is_item = PER_ITEM in self.claims and self.claims[PER_ITEM][group]
+        return 1 if is_item else max(self.facts.page_rows[group], 1)
 
     def has_bytes(self, group: int) -> bool:
         """True if the part of a row group is stored, in a file of its own or in a bundle."""
@@ -124,7 +135,7 @@ class ColumnParts:
             {n: b for n, b in streams.items() if b[0] or not n.endswith(VALID)},
             {name: [entries[group]] for name, entries in known.items()},
             one(self.at),
-            one(self.nan_is_null),
+            dict.fromkeys(self.claims_of(group), (1,)),
         )
 
     def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
@@ -139,7 +150,10 @@ class ColumnParts:
         mine, theirs = self.facts, other.facts
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
-        nan_is_null = chosen(self.nan_is_null or (0,) * before, other.nan_is_null or (0,) * after)
+        claims = {
+            name: chosen(self.claims.get(name, (0,) * before), other.claims.get(name, (0,) * after))
+            for name in {**self.claims, **other.claims}
+        }
         streams = {
             name: chosen(
                 self.streams.get(name, (0,) * before), other.streams.get(name, (0,) * after)
@@ -156,19 +170,22 @@ class ColumnParts:
             {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
-            nan_is_null if any(nan_is_null) else (),
+            {name: holds for name, holds in claims.items() if any(holds)},
         )
 
     def encode(self, like: bytes = b"") -> bytes:
         """Return the line without its line feed, with the optional arrays of the line `like`."""
-        nan_is_null = self.nan_is_null
-        if not nan_is_null and _NAN_IS_NULL in like:
-            nan_is_null = (0,) * len(self.k)
+        none = (0,) * len(self.k)
+        claims = {
+            name: self.claims.get(name, none)
+            for name in CLAIMS
+            if name in self.claims or b'"%b":[' % name.encode() in like
+        }
         line = {
             "path": path_to_json(self.path),
             "k": self.k,
             **({"at": self.at} if self.at else {}),
-            **({"nan_is_null": nan_is_null} if nan_is_null else {}),
+            **claims,
             **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
             "streams": self.streams,
             **self.known,
@@ -195,11 +212,12 @@ class ColumnParts:
         at = jsontext.numbers(line["at"], context, groups) if "at" in line else ()
         if any(place and number != NO_FILE for place, number in zip(at, k, strict=False)):
             raise CorruptError(f"{context}: a part has a file and lies in a bundle")
-        nan_is_null: tuple[int, ...] = ()
-        if "nan_is_null" in line:
-            nan_is_null = jsontext.numbers(line["nan_is_null"], context, groups)
-            if max(nan_is_null, default=0) > 1:
-                raise CorruptError(f"{context}: 'nan_is_null' has a number other than 0 and 1")
+        claims = {
+            name: jsontext.numbers(line[name], context, groups) for name in CLAIMS if name in line
+        }
+        for name, holds in claims.items():
+            if max(holds, default=0) > 1:
+                raise CorruptError(f"{context}: {name!r} has a number other than 0 and 1")
         streams = line.get("streams")
         if not isinstance(streams, dict):
             raise CorruptError(f"{context}: 'streams' is not an object")
@@ -210,7 +228,7 @@ class ColumnParts:
             {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
             at,
-            nan_is_null if any(nan_is_null) else (),
+            {name: holds for name, holds in claims.items() if any(holds)},
         )
 
 

@@ -15,11 +15,11 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext, metalayers
-from blztable.format.bundle import BundleFacts
+from blztable.format import jsontext, metalayers, tags
+from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts, path_to_json
+from blztable.format.line import CLAIMS, ColumnParts, path_to_json
 from blztable.format.metalayers import Layers
 
 FORMAT = "blztable"
@@ -54,16 +54,16 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "next_bundle": (int, 1),
     "metalayers": (dict, {}),
     "changed": (list, []),
+    "tags": (dict, {}),
 }
 
 # The bundle of each row group, None for none.
-Bundles = tuple[BundleFacts | None, ...]
 
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
-NAN_IS_NULL = "nan_is_null"
 NESTED = "nested"
-KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED})
+TAGS = "tags"
+KNOWN_FEATURES = frozenset({BUNDLES, NESTED, TAGS, *CLAIMS})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -122,8 +122,10 @@ class Head:
     # For each row group, the newest version whose commit put rows there and was no blind append; 0
     # for blind appends only. Empty if it is this version for all of them.
     changed: tuple[int, ...] = ()
-    # True if the rows of a part may be null where the value is NaN.
-    nan_is_null: bool = False
+    # Older versions that are kept, by name.
+    tags: Mapping[str, int] = field(default_factory=dict)
+    # What the lines may claim of parts.
+    claims: frozenset[str] = frozenset()
     columns: ColumnIndex = ColumnIndex()
 
     @property
@@ -141,10 +143,11 @@ class Head:
         """The features that a program must know to read this version."""
         has = {
             BUNDLES: bool(self.bundles),
-            NAN_IS_NULL: self.nan_is_null,
             NESTED: any(len(path) > 1 for path in self.columns.paths),
+            TAGS: bool(self.tags),
+            **{name: name in self.claims for name in CLAIMS},
         }
-        return tuple(name for name, is_used in has.items() if is_used)
+        return tuple(sorted(name for name, is_used in has.items() if is_used))
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
@@ -166,7 +169,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
             for name, (_, absent) in OPTIONAL_FIELDS.items()
             if getattr(head, name) not in (absent, ())
         },
-        **({"bundles": _bundles_to_json(head.bundles)} if head.bundles else {}),
+        **({"bundles": bundles_to_json(head.bundles)} if head.bundles else {}),
         **({"metalayers": metalayers.to_json(head.metalayers)} if head.metalayers else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
@@ -238,8 +241,13 @@ def decode_head(data: bytes) -> Head:
     values["changed"] = changed = jsontext.numbers(text["changed"], "changed")
     if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
-    values["bundles"] = _bundles(text["bundles"], len(groups), features)
-    values["nan_is_null"] = NAN_IS_NULL in features
+    values["bundles"] = bundles_of_groups(text["bundles"], len(groups))
+    if values["bundles"] and BUNDLES not in features:
+        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
+    tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
+    if text["tags"] and TAGS not in features:
+        raise CorruptError(f"the head of a manifest: tags, but 'requires' lacks {TAGS!r}")
+    values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
@@ -270,10 +278,8 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     path = head.columns.paths[index]
     check_line(line, head, index)
     parts = ColumnParts.decode(line, path, len(head.row_groups))
-    if parts.nan_is_null and not head.nan_is_null:
-        raise CorruptError(
-            f"the manifest's line of column {path}: 'requires' lacks {NAN_IS_NULL!r}"
-        )
+    for name in parts.claims.keys() - head.claims:
+        raise CorruptError(f"the manifest's line of column {path}: 'requires' lacks {name!r}")
     return parts
 
 
@@ -324,30 +330,6 @@ def _path(value: Json) -> Path:
     if not 1 < len(value) <= jsontext.MAX_DEPTH:
         raise CorruptError("the head of a manifest: a column has no valid path")
     return jsontext.numbers(value, "a column's path")
-
-
-def _bundles(value: Json, groups: int, features: Sequence[Json]) -> Bundles:
-    """Return the bundle of each row group; () if there are none."""
-    if not value:
-        return ()
-    if not isinstance(value, dict):
-        raise CorruptError("the head of a manifest: 'bundles' is not an object")
-    names = BundleFacts.__slots__
-    arrays = (jsontext.numbers(value.get(name), "bundles", groups) for name in names)
-    bundles = tuple(
-        BundleFacts(*facts) if facts[0] else None for facts in zip(*arrays, strict=True)
-    )
-    found = [bundle.k for bundle in bundles if bundle]
-    if len(set(found)) != len(found):
-        raise CorruptError("the head of a manifest: two row groups have the same bundle")
-    if found and BUNDLES not in features:
-        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
-    return bundles if found else ()
-
-
-def _bundles_to_json(bundles: Bundles) -> Json:
-    names = BundleFacts.__slots__
-    return {name: [getattr(one, name) if one else 0 for one in bundles] for name in names}
 
 
 def _fields(value: Json) -> dict[str, tuple[str, ...]]:

@@ -8,15 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from blztable.block_terms import DICTIONARY, MIN_PAGE_ROWS, PLAIN, child_prefix, split_evenly
+from blztable.block_terms import (
+    DICTIONARY,
+    MIN_PAGE_ROWS,
+    PACKED,
+    PACKINGS,
+    PER_ITEM,
+    PLAIN,
+    VALUES,
+    child_prefix,
+    split_evenly,
+)
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
-from blztable.format.chunk import MAX_CHUNK_BYTES
+from blztable.format.chunk import LARGE_CHUNK_BYTES, MAX_CHUNK_BYTES
 from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.format.jsontext import Json
 
-PACKED = "packed"
 MAX_PAGE_ROWS = 1 << 30
+# An item that is a chunk may be larger than other chunks.
+MAX_ITEM_BYTES = LARGE_CHUNK_BYTES
 # The names of children that this version of the format has, in the order of their chunks.
 CHILDREN = (DICTIONARY,)
 # Levels of a tree of blocks: a limit for untrusted files.
@@ -74,19 +85,22 @@ class StreamInfo:
         return result
 
     @classmethod
-    def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS) -> Self:
+    def from_json(cls, value: Json, most_chunks: int = MAX_CHUNKS, packing: str = PACKED) -> Self:
         """Read a stream and check its sizes against each other and against the limits."""
         entry = _object(value, {"name", "dtype", "typesize", "nbytes"}, "a stream")
         name = jsontext.text(entry["name"], "a stream's name")
         nbytes = jsontext.number(entry["nbytes"], "a stream's size")
         if ("chunk_size" in entry) == ("chunks" in entry):
             raise CorruptError(f"stream {name!r}: expected either chunk_size or chunks")
+        is_items = packing == PER_ITEM and name == VALUES
+        least, most = (0, MAX_ITEM_BYTES) if is_items else (1, MAX_CHUNK_BYTES)
         if "chunk_size" in entry:
             size = jsontext.number(entry["chunk_size"], "chunk_size")
-            chunks = even_chunks(nbytes, size, most_chunks)
+            chunks = even_chunks(nbytes, size, most_chunks, most)
         else:
             chunks = jsontext.numbers(entry["chunks"], "a stream's chunks")
-        if sum(chunks) != nbytes or any(not 0 < size <= MAX_CHUNK_BYTES for size in chunks):
+        extremes = (min(chunks, default=least), max(chunks, default=least))
+        if sum(chunks) != nbytes or not least <= extremes[0] <= extremes[1] <= most:
             raise CorruptError(f"stream {name!r}: the chunks do not add up to {nbytes} bytes")
         pages = jsontext.numbers(entry["pages"], "pages") if "pages" in entry else None
         encoding = entry.get("encoding")
@@ -118,6 +132,8 @@ class BlockInfo:
         The blocks below this one, by name, in the order of their chunks in the file.
     encoding
         The name of the rule that turned values into streams. This file does not know the rules.
+    packing
+        `PER_ITEM` if each chunk of `values` is the item of one row, otherwise `PACKED`.
     """
 
     rows: int
@@ -125,6 +141,7 @@ class BlockInfo:
     streams: tuple[StreamInfo, ...]
     children: Mapping[str, "BlockInfo"] = field(default_factory=dict)
     encoding: str = PLAIN
+    packing: str = PACKED
 
     def encode(self) -> bytes:
         """Return the metadata section; raise LimitError if it exceeds the size a reader accepts."""
@@ -154,7 +171,7 @@ class BlockInfo:
         result: dict[str, object] = {
             "rows": self.rows,
             "page_rows": self.page_rows,
-            "packing": PACKED,
+            "packing": self.packing,
             "streams": [stream.to_json() for stream in self.streams],
         }
         if self.encoding != PLAIN:
@@ -164,14 +181,16 @@ class BlockInfo:
     @classmethod
     def _from_json(cls, value: Json, budget: "_Budget", depth: int) -> Self:
         entry = _object(value, {"rows", "page_rows", "packing", "streams"}, "a block")
-        if entry["packing"] != PACKED:
-            raise FormatError(f"a block has packing {entry['packing']!r}; expected {PACKED!r}")
+        packing = entry["packing"]
+        if packing not in PACKINGS:
+            raise FormatError(f"a block has packing {packing!r:.100}; expected one of {PACKINGS}")
         page_rows = jsontext.number(entry["page_rows"], "page_rows")
         check_page_rows(page_rows)
         if not isinstance(entry["streams"], list):
             raise CorruptError("'streams' of a block is not an array")
         streams = tuple(
-            budget.spend(StreamInfo.from_json(item, budget.chunks)) for item in entry["streams"]
+            budget.spend(StreamInfo.from_json(item, budget.chunks, packing))
+            for item in entry["streams"]
         )
         if len({stream.name for stream in streams}) != len(streams):
             raise CorruptError("two streams of a block have the same name")
@@ -184,7 +203,10 @@ class BlockInfo:
         if any(stream.pages is not None and len(stream.pages) != npages for stream in streams):
             raise CorruptError(f"a stream does not have the {npages} pages of its block")
         encoding = jsontext.text(entry.get("encoding", PLAIN), "encoding")
-        return cls(rows, page_rows, streams, children, encoding)
+        counts = [len(stream.chunks) for stream in streams if stream.name == VALUES]
+        if packing == PER_ITEM and counts != [rows]:
+            raise CorruptError(f"items in {counts} chunks; expected one for each of {rows} rows")
+        return cls(rows, page_rows, streams, children, encoding, packing)
 
 
 @dataclass(slots=True)
@@ -209,18 +231,20 @@ def check_page_rows(rows: int) -> None:
         )
 
 
-def even_chunks(nbytes: int, size: int, most: int = MAX_CHUNKS) -> tuple[int, ...]:
+def even_chunks(
+    nbytes: int, size: int, most: int = MAX_CHUNKS, largest: int = MAX_CHUNK_BYTES
+) -> tuple[int, ...]:
     """Return chunks of `size` bytes; raise CorruptError for too large or too many chunks."""
     if nbytes == 0:
         return ()
-    if not 0 < size <= MAX_CHUNK_BYTES or nbytes > most * size:
+    if not 0 < size <= largest or nbytes > most * size:
         raise CorruptError(f"{nbytes} bytes in chunks of {size} bytes; expected at most {most}")
     return split_evenly(nbytes, size)
 
 
 def uniform_size(chunks: Sequence[int]) -> int | None:
     """Return the size of all chunks, where the last may be smaller; None without such a size."""
-    if not chunks:
+    if not chunks or not chunks[-1]:
         return None
     first = chunks[0]
     return first if chunks[-1] <= first and {first}.issuperset(chunks[:-1]) else None

@@ -3,9 +3,11 @@
 Knows nothing of keys. A lock is on a holder, which belongs to one value or prefix.
 """
 
+import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from threading import Condition
+from threading import Condition, RLock
 
 from blztable.closing import Closing
 
@@ -73,3 +75,16 @@ class HeldLock(Closing):
 
 def _nothing() -> None:
     pass
+
+
+class Turn:
+    """What the threads of a process hold one after another, each as often as it wants."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._lock = RLock()
+
+    def __call__(self) -> AbstractContextManager[object]:
+        """Return the lock; a forked child has none."""
+        # A thread that held it during the fork releases it in the parent only.
+        return self._lock if os.getpid() == self._pid else nullcontext()

@@ -1,7 +1,7 @@
 """Files that are changed in place: bytes at positions, and flushes.
 
 Knows nothing of what the bytes mean. A file of a path is locked while it is open: shared by
-readers, exclusive by one writer.
+readers, exclusive by one writer. A file object is locked only within the process, for one writer.
 """
 
 import io
@@ -11,10 +11,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
+from weakref import WeakValueDictionary
 
 from blztable.closing import Closing
 from blztable.errors import (
     BlzError,
+    BusyError,
+    ConflictError,
     ReadOnlyError,
     StorageError,
     TableExistsError,
@@ -25,7 +28,7 @@ from blztable.storage.descriptors import OpenDirectory, above_standard
 from blztable.storage.disk import REAL_DISK
 from blztable.storage.file_objects import reading, writing
 from blztable.storage.locks import LocalLock, lock_at
-from blztable.storage.opening import failures, open_directory, open_file, unwritable
+from blztable.storage.opening import failures, open_directory, open_file, unreadable, unwritable
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
 
 READ, APPEND, CREATE = "r", "a", "x"
@@ -105,6 +108,12 @@ class MemoryFile(InPlaceFile):
         else:
             del self._data[size:]
 
+    def close(self) -> None:
+        """Let go of memory of the user: a memory map could not be closed before."""
+        if isinstance(self._data, memoryview):
+            self._data.release()
+            self._data = memoryview(b"")
+
 
 class LocalFile(InPlaceFile):
     """A file of the file system, locked until it is closed."""
@@ -141,6 +150,9 @@ class LocalFile(InPlaceFile):
             except OSError as error:
                 self.close()
                 raise unwritable(error, "opening", self.name) from error
+        if not self._is_at(self.name):
+            self.close()
+            raise ConflictError(f"{self.name} was replaced by another file; open it again")
         if mode == APPEND:
             # A directory that may be written may not be listed.
             with suppress(OSError):
@@ -190,12 +202,31 @@ class LocalFile(InPlaceFile):
 
     def beside(self) -> "LocalFile":
         """Return a new file in the same directory, to take the place of this one."""
+        self.check_place()
         parent = os.path.dirname(self.name)
         new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
         with suppress(OSError):
             os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
         new._temporary = os.path.basename(new.name)
         return new
+
+    def check_place(self) -> None:
+        """ConflictError if the path leads to another file by now, or to none."""
+        if not self._is_at(self.name):
+            raise ConflictError(
+                f"{self.name}: the array was removed, or replaced by another file; open it again"
+            )
+
+    def _is_at(self, path: str) -> bool:
+        """True if a path leads to the file that is locked, read and written."""
+        fds = [self._lock.fileno(), self._reader.fileno(), *([self._fd] if self._fd >= 0 else [])]
+        try:
+            found = os.stat(path, follow_symlinks=False)
+            return all(os.path.samestat(found, os.fstat(fd)) for fd in fds)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise unreadable(error, path) from error
 
     def become(self, new: "LocalFile") -> None:
         """Let a file from `beside` take the place of this one, with its lock.
@@ -242,12 +273,24 @@ class LocalFile(InPlaceFile):
 class ObjectFile(InPlaceFile):
     """A binary file object of the user, which stays open."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, mode: str) -> None:
         self.name = str(getattr(file, "name", None) or type(file).__name__)
         self._file = file
         self._at_once = threading.Lock()
-        self.is_sequential = not (_ask(file, "seekable") and _ask(file, "readable"))
+        can_seek, can_read = _ask(file, "seekable"), _ask(file, "readable")
+        self.is_sequential = not (can_seek and can_read)
+        if mode != CREATE and not can_read:
+            raise StorageError(f"{self.name} can only be written; open a file that can be read")
+        if mode != CREATE and not can_seek:
+            raise StorageError(
+                f"{self.name} cannot seek; to read an array from it, pass what its read() returns"
+            )
+        if mode != READ and getattr(file, "writable", lambda: True)() is False:
+            raise ReadOnlyError(f"{self.name} was opened for reading; open the file with 'r+b'")
         self._written = 0
+        # The number of an object that is alive is that of no other one.
+        if mode != READ and _written.setdefault(id(file), self) is not self:
+            raise BusyError(f"{self.name}: another SuperChunk writes this file; close that first")
 
     @property
     def size(self) -> int:
@@ -288,20 +331,39 @@ class ObjectFile(InPlaceFile):
         with self._at_once, failures("flushing", "", self.name):
             self._file.flush()
 
+    def close(self) -> None:
+        """Let another one write the file."""
+        if _written.get(id(self._file)) is self:
+            del _written[id(self._file)]
+
+
+# Those that may write their file object, by its number.
+_written: WeakValueDictionary[int, ObjectFile] = WeakValueDictionary()
+
 
 def _ask(file: BinaryIO, question: str) -> bool:
     method: Callable[[], bool] | None = getattr(file, question, None)
     return method is not None and bool(method())
 
 
+def _content(place: object) -> memoryview | None:
+    """Return the bytes of an object that has them in memory, such as bytes or a memory map."""
+    try:
+        return memoryview(place).cast("B")  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 def open_in_place(place: object, mode: str) -> InPlaceFile:
     """Open the file at a place of the user: a path, a binary file, bytes, or None for memory."""
     if isinstance(place, InPlaceFile):
         return place
-    if isinstance(place, bytes | bytearray | memoryview):
+    data = _content(place)
+    if data is not None:
         if mode != READ:
-            raise ReadOnlyError("bytes can only be read; pass None or a BytesIO to write")
-        return MemoryFile(memoryview(place).cast("B"), is_writable=False)
+            kind = type(place).__name__
+            raise ReadOnlyError(f"{kind} can only be read; pass None or a BytesIO to write")
+        return MemoryFile(data, is_writable=False)
     if isinstance(place, str | os.PathLike):
         path = os.fsdecode(os.path.expanduser(place))
         if not path:
@@ -309,6 +371,8 @@ def open_in_place(place: object, mode: str) -> InPlaceFile:
         return LocalFile(path, mode)
     if place is None and mode == CREATE:
         return MemoryFile()
-    if isinstance(place, io.TextIOBase) or not (hasattr(place, "read") or hasattr(place, "write")):
-        raise TypeError(f"expected a path or a binary file, found {type(place).__name__}")
-    return ObjectFile(place)  # type: ignore[arg-type]
+    if isinstance(getattr(place, "encoding", None), str) or isinstance(place, io.TextIOBase):
+        raise TypeError("a file in text mode; open it in binary mode, such as 'rb' or 'r+b'")
+    if not (hasattr(place, "read") or hasattr(place, "write")):
+        raise TypeError(f"expected a path, a binary file or bytes, found {type(place).__name__}")
+    return ObjectFile(place, mode)  # type: ignore[arg-type]

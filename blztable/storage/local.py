@@ -180,6 +180,10 @@ class LocalStore:
         names = [name for name in self._all_names(prefix) if name.startswith(TEMPORARY)]
         self.delete(f"{prefix}/{name}" if prefix else name for name in names)
 
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Return nothing: there are no bytes around a value."""
+        return ()
+
     def reclaim(self) -> None:
         """Do nothing: a removed value leaves no room behind."""
 

@@ -104,6 +104,10 @@ class LocalLock(Closing):
         except OSError as error:
             raise unreadable(error, where) from error
 
+    def fileno(self) -> int:
+        """The descriptor of the locked file."""
+        return self._fd
+
     def close(self) -> None:
         """Release the lock; closing twice is harmless."""
         self._fd = -1

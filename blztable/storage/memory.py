@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
+from typing import Any
 
 from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
@@ -54,6 +55,12 @@ class MemoryStore:
         self._entries: dict[str, _Entry] = {"": _Entry(None)}
         # A Condition is reentrant: garbage collection may close a lock while this thread holds it.
         self._changed = Condition()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            f"{self._name}: a table in memory belongs to its process and cannot be copied or "
+            "pickled; write it to a path, or pack() it into a file"
+        )
 
     @property
     def name(self) -> str:
@@ -131,6 +138,10 @@ class MemoryStore:
 
     def sweep(self, prefix: str) -> None:
         """Do nothing: no call leaves temporary values."""
+
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Return nothing: there are no bytes around a value."""
+        return ()
 
     def reclaim(self) -> None:
         """Do nothing: a removed value leaves no room behind."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blztable.closing import Closing
-from blztable.errors import BlzError, CorruptError, ReadOnlyError, StorageError
+from blztable.errors import AccessError, BlzError, CorruptError, ReadOnlyError, StorageError
 from blztable.storage.descriptors import above_standard, close_unwritten
 from blztable.storage.store import KeyNotFound, KeyTaken
 
@@ -193,13 +193,17 @@ def unreadable(error: OSError, where: str) -> Exception:
     """Return the error to raise for a failed read or lookup."""
     if error.errno == errno.ENOENT:
         return KeyNotFound(where)
-    return StorageError(error.errno, error.strerror, where)
+    kind = AccessError if error.errno in _READ_ONLY else StorageError
+    return kind(error.errno, error.strerror, where)
 
 
 def unwritable(error: OSError, doing: str, where: str) -> Exception:
     """Return the error to raise for a failed change or flush."""
     if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{doing} {where}: {error.strerror}")
+    if error.errno is None:
+        # One of a file object, in its own words.
+        return StorageError(f"{doing} {where}: {error}")
     return StorageError(error.errno, f"{error.strerror} ({doing})", where)
 
 

@@ -158,6 +158,12 @@ class Store(Protocol):
         The caller makes sure that nobody writes under this prefix.
         """
 
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Return what is wrong around the values under `keys`: the key, and what it is.
+
+        No reader looks at it, so the values may be intact. A key without a value is skipped.
+        """
+
     def reclaim(self) -> None:
         """Give back the room of removed values; the caller makes sure that nobody writes."""
 

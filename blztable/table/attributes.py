@@ -4,6 +4,7 @@ Knows nothing of how they are stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from blztable.convert.objects.tagged import decode_value, plain_key, stored_key
@@ -12,7 +13,7 @@ from blztable.metalayers import FixedMetalayers, VariableMetalayers
 
 # When fixed metalayers are added.
 OF_TABLE = "given to create() or to_blz(meta=)"
-OF_COLUMN = "given to add_column(meta=)"
+OF_COLUMN = "given to create() or to_blz(column_meta=), or to add_column(meta=)"
 
 
 class Attributes(MutableMapping[Any, Any]):
@@ -162,15 +163,15 @@ class Keeper(Protocol):
     def _layers(self) -> Layers:
         """Return all metalayers."""
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
-        """Change a metalayer; None removes it."""
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        """Change metalayers in one change; None removes one."""
 
 
 def fixed_metalayers(table: Keeper, owner: str = "", column: str | None = None) -> FixedMetalayers:
     """Return the fixed metalayers of a table, or of its column with this id and name."""
     refusal = OF_TABLE if column is None else OF_COLUMN
     shelf = _Shelf(table, owner, FIXED)
-    return FixedMetalayers(_name(table, column), shelf.get, shelf.put, lambda: refusal)
+    return FixedMetalayers(_name(table, column), shelf.get, shelf.put, nullcontext, lambda: refusal)
 
 
 def variable_metalayers(
@@ -192,8 +193,10 @@ class _Shelf:
         layers = self._table._layers()
         return {key.name: content for key, content in layers.items() if key[:2] == self._place}
 
-    def put(self, name: str, content: bytes | None) -> None:
-        self._table._set_layer(LayerKey(*self._place, name), content)
+    def put(self, changes: Mapping[str, bytes | None]) -> None:
+        self._table._set_layers(
+            {LayerKey(*self._place, name): content for name, content in changes.items()}
+        )
 
 
 def _name(table: Keeper, column: str | None) -> str:

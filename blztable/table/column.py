@@ -3,6 +3,7 @@
 Knows nothing of the other columns, but for the index of a frame.
 """
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -10,7 +11,9 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.columns.statistics.extremes import extreme
 from blztable.convert.foreign.numpy_arrays import decode
+from blztable.engine.query.scan import statistics_of_groups
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
@@ -250,6 +253,83 @@ class Column:
             raise IndexError(f"row {key} is out of range for a column of {len(self)} rows")
         return self[row : row + 1][0].as_py()
 
+    def null_count(self) -> int:
+        """Return the number of nulls, which statistics say; no row is read.
+
+        Returns
+        -------
+        int
+            Number of rows without a value. A NaN is a value.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [10, None, 30]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].null_count()
+        1
+        """
+        self._snapshot.check_open()
+        return int(statistics_of_groups(self._snapshot.version, self._index).nulls.sum())
+
+    def min(self) -> Any:
+        """Return the least value; only row groups that may hold it are read.
+
+        Returns
+        -------
+        Any
+            The value as a Python object. Nulls and NaNs are left out. None if no value is left, or
+            if values of this type have no order.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [20, 10, None]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].min()
+        10
+        """
+        return self._extreme(is_least=True)
+
+    def max(self) -> Any:
+        """Return the greatest value, as `min`.
+
+        Returns
+        -------
+        Any
+            The value as a Python object, or None.
+
+        Raises
+        ------
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [20, 10, None]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t["a"].max()
+        20
+        """
+        return self._extreme(is_least=False)
+
     def to_arrow(self) -> pa.ChunkedArray:
         """Read the column into an Arrow array.
 
@@ -361,6 +441,18 @@ class Column:
             f"{len(self):,} rows, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         )
 
+    def _extreme(self, *, is_least: bool) -> Any:
+        snapshot = self._snapshot
+        snapshot.check_open()
+        ends = np.cumsum([0, *snapshot.version.head.row_groups]).tolist()
+
+        def read(group: int) -> pa.Array:
+            array = snapshot.array(self._index, range(ends[group], ends[group + 1]))
+            return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+        runs = statistics_of_groups(snapshot.version, self._index)
+        return extreme(runs, read, is_least=is_least).as_py()
+
     @property
     def _id(self) -> str:
         """The id of the column in all versions."""
@@ -372,3 +464,15 @@ class Column:
     @property
     def _field(self) -> pa.Field:
         return self._snapshot.fields.field(self._index)
+
+
+def described(columns: Sequence[Column]) -> pd.DataFrame:
+    """Return a frame with a row of facts for each column."""
+    facts = {
+        "type": [str(one.type) for one in columns],
+        "count": [len(one) - one.null_count() for one in columns],
+        "nulls": [one.null_count() for one in columns],
+        "min": pd.array([one.min() for one in columns], object),
+        "max": pd.array([one.max() for one in columns], object),
+    }
+    return pd.DataFrame(facts, index=pd.Index([one.name for one in columns]))

@@ -27,8 +27,9 @@ from blztable.report import Explanation, Report, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
-from blztable.table.column import Column
-from blztable.table.dataset import BlzDataset, Salvaging
+from blztable.table.column import Column, described
+from blztable.table.datasets.dataset import BlzDataset, Salvaging
+from blztable.table.datasets.ranges import RowRange
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Reading, Snapshot
@@ -843,6 +844,46 @@ class TableReader:
         chosen = np.random.default_rng(seed).choice(self.nrows, count, replace=False)
         return self.take(np.sort(chosen), columns)
 
+    def describe(self, columns: ColumnNames | None = None) -> pd.DataFrame:
+        """Return the number of values and the extremes of columns, mostly from statistics.
+
+        Only the row groups that may hold the least or the greatest value are read. For means and
+        quantiles, read the columns: ``t.to_pandas(["price"]).describe()``.
+
+        Parameters
+        ----------
+        columns : sequence of str or tuple of str, optional
+            Names of the columns; all by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each column, with its type, the numbers of values and of nulls, and the least
+            and the greatest value. Nulls and NaNs are left out of these two. They are None if no
+            value is left, or if values of the type have no order.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table has no column of one of these names.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": [1, 2, None], "b": ["x", "z", "y"]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     print(t.describe())
+             type  count  nulls min max
+        a   int64      2      1   1   2
+        b  string      3      0   x   z
+        """
+        snapshot, positions = self._reading(columns)
+        return described([Column(snapshot, index, self) for index in positions])
+
     def dataset(
         self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
     ) -> BlzDataset:
@@ -923,6 +964,30 @@ class TableReader:
         """
         snapshot, shown = self._reading()
         return snapshot.verify(shown, full=full)
+
+    def fragments(self) -> list[RowRange]:
+        """Return readers of a few row groups each, for engines that scan in parts.
+
+        Returns
+        -------
+        list of RowRange
+            They have all rows, in stored order, and the methods of a table that a scan calls.
+
+        Raises
+        ------
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     [part.count() for part in t.fragments()]
+        [10]
+        """
+        self._snapshot.check_open()
+        return RowRange.all(*self._reading())
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
@@ -1025,7 +1090,7 @@ class TableReader:
     def _layers(self) -> Layers:
         return self._snapshot.version.head.metalayers
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
         raise self._read_only()
 
     def _read_only(self) -> ReadOnlyError:

@@ -16,27 +16,28 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
-from blztable.engine.change import creation
-from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, pin
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.version.versions import pin
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ConflictError, ReadOnlyError, TransactionError
+from blztable.format.manifest import TAGS
 from blztable.format.metalayers import LayerKey
-from blztable.report import Changed, Vacuumed, VersionDiff, VersionInfo
+from blztable.report import Changed
 from blztable.table.changing.appender import Appender
 from blztable.table.column import Column
-from blztable.table.indices import checked_count, checked_integer
+from blztable.table.indices import checked_count
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.transaction import Transaction
+from blztable.table.versioned import RETRIES, VersionedTable
 
 P = ParamSpec("P")
 # How often a change is made again after a conflict, and the seconds after which it is not.
-RETRIES, RETRY_SECONDS = 5, 30
+RETRY_SECONDS = 30
 
 
-class CTable(TableReader, Closing):
+class CTable(VersionedTable, Closing):
     """One version of a table on disk, opened for reading or for changes.
 
     Made by `open` and `create`. A context manager: closing releases the version, so that it can be
@@ -1019,8 +1020,18 @@ class CTable(TableReader, Closing):
         """
         return self._change(Transaction.compact, sort_by)
 
-    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> Changed:
+    def set_retention(
+        self,
+        *,
+        versions: int | None = None,
+        seconds: int | None = None,
+        bytes: int | None = None,
+    ) -> Changed:
         """Set how long superseded versions are kept: by default one hour, at most 10 versions.
+
+        A version goes when it exceeds any of the limits, the oldest first. Without any setting, a
+        write with mode "w" keeps one version beside its own, because it shares no file with others.
+        Versions that someone has open stay.
 
         Parameters
         ----------
@@ -1029,6 +1040,10 @@ class CTable(TableReader, Closing):
         seconds : int, optional
             Time that a version is kept after the next one was committed, in seconds; unchanged by
             default.
+        bytes : int, optional
+            Maximum size of the files of older versions that the newest one does not use, together;
+            unchanged by default, and without a limit at first. Each commit then reads the manifests
+            of the versions that stay.
 
         Returns
         -------
@@ -1054,7 +1069,9 @@ class CTable(TableReader, Closing):
         ...     t.set_retention(versions=3, seconds=24 * 3600)
         Changed(version=2)
         """
-        return self._change(Transaction.set_retention, versions=versions, seconds=seconds)
+        return self._change(
+            Transaction.set_retention, versions=versions, seconds=seconds, bytes=bytes
+        )
 
     def set_row_group_rows(self, rows: int | None) -> Changed:
         """Set the number of rows of new row groups.
@@ -1093,172 +1110,6 @@ class CTable(TableReader, Closing):
         Changed(version=3)
         """
         return self._change(Transaction.set_row_group_rows, rows)
-
-    def versions(self) -> list[VersionInfo]:
-        """List the versions that still exist.
-
-        Returns
-        -------
-        list of VersionInfo
-            One entry per version, oldest first: number, time, operation, rows and so on. The entry
-            of a damaged version says so in `damage`.
-
-        Raises
-        ------
-        ClosedError
-            The table was closed.
-        StorageError
-            The disk fails.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "history.blz")
-        >>> with blz.open("history.blz", mode="a") as t:
-        ...     done = t.append({"n": [2]}, commit_id="day 2")
-        ...     [(one.number, one.operation, one.rows, one.commit_ids) for one in t.versions()]
-        [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
-        """
-        self._snapshot.check_open()
-        return history.list_versions(self._snapshot.version.store)
-
-    def diff(self, old: int, new: int | None = None) -> VersionDiff:
-        """Compare two versions by their manifests; no column is read.
-
-        Parameters
-        ----------
-        old : int
-            Number of the older version.
-        new : int, optional
-            Number of the newer version; the version shown by default.
-
-        Returns
-        -------
-        VersionDiff
-            Columns and row groups that were added and removed, and other changes of the schema.
-
-        Raises
-        ------
-        TableNotFoundError
-            The table has no version with this number.
-        CorruptError
-            The manifest of a version is damaged.
-        ClosedError
-            The table was closed.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.append({"n": [2, 3]})
-        ...     t.diff(1).rows_added
-        2
-        """
-        self._snapshot.check_open()
-        store = self._snapshot.version.store
-        with ExitStack() as stack:
-            pinned = [self._snapshot.version]
-            for number in (old, new):
-                if number is not None:
-                    version, lock = pin(store, checked_integer(number, "version"))
-                    stack.callback(lock.close)
-                    pinned.append(version)
-            return history.difference(pinned[1], pinned[-1 if new is not None else 0])
-
-    def restore(self, version: int) -> int:
-        """Commit the contents of an older version as the newest one.
-
-        All commits after that version are undone, also their `commit_id`s: their jobs may run
-        again. `restore` never conflicts. If the newest version is damaged, open the table at an
-        older one, `open(path, "a", version=...)`, and restore that.
-
-        Parameters
-        ----------
-        version : int
-            Number of the version to restore; `versions` lists them.
-
-        Returns
-        -------
-        int
-            Number of the new version.
-
-        Raises
-        ------
-        TableNotFoundError
-            The version does not exist any more.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
-        >>> with blz.open("undo.blz", mode="a") as t:
-        ...     print(t.delete([("n", "==", 1)]))
-        ...     print(t.restore(1), t.nrows)
-        version 2: 1 row deleted
-        3 2
-        """
-        self._check_alone()
-        store = self._snapshot.version.store
-        old, pinned = pin(store, checked_integer(version, "version"))
-        with pinned:
-            published = creation.restore(old, is_durable=self._options().is_durable)
-        self._show_version(*published)
-        return self.version
-
-    def vacuum(
-        self,
-        *,
-        keep: int | None = None,
-        older_than: float | None = None,
-        wait: float = LOCK_SECONDS,
-    ) -> Vacuumed:
-        """Remove versions that are no longer kept, and files that killed writers left.
-
-        The newest version stays, and so does every version that someone holds open. By default the
-        table's retention decides, see `set_retention`.
-
-        Parameters
-        ----------
-        keep : int, optional
-            Maximum number of versions to keep, the newest included.
-        older_than : float, optional
-            Time since a version was superseded, in seconds, after which it is removed.
-        wait : float, optional
-            Maximum time to wait until no writer is at work, in seconds.
-
-        Returns
-        -------
-        Vacuumed
-            The versions removed; the number and bytes of the other files removed; and the versions
-            that stay because someone holds them open or because they are damaged.
-
-        Raises
-        ------
-        BusyError
-            Writers were at work all the time.
-        ReadOnlyError
-            The table was opened with mode "r".
-        StorageError
-            The disk fails.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> for n in range(3):
-        ...     blz.to_blz({"n": [n]}, "swept.blz")
-        >>> with blz.open("swept.blz", mode="a") as t:
-        ...     t.vacuum(keep=1).versions
-        (1, 2)
-        """
-        self._check_alone()
-        store = self._snapshot.version.store
-        keep = None if keep is None else checked_integer(keep, "keep")
-        return vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
 
     def _change(
         self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs
@@ -1304,8 +1155,17 @@ class CTable(TableReader, Closing):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(Transaction._set_attributes, changes, removed)
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
-        self._change(Transaction._set_layer, key, content)
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        self._change(Transaction._set_layers, changes)
+
+    def _set_tags(self, changes: Mapping[str, int], removed: Sequence[str]) -> None:
+        self._check_alone()
+        # Those of the newest version, whichever one the table shows.
+        newest, pinned = pin(self._snapshot.version.store)
+        with pinned:
+            snapshot = Snapshot(newest, None)
+            with Transaction(self, self._options(snapshot), None, snapshot) as tx:
+                tx._change(ChangeSet.set_keys, TAGS, changes, removed)
 
     def _alone(self, commit_id: str | None = None) -> Transaction:
         """Return a transaction for one verb of the table itself."""

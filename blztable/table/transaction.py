@@ -841,7 +841,13 @@ class Transaction(TableReader):
         """
         self._change(compact.compact, None if sort_by is None else sort_keys.parsed(sort_by))
 
-    def set_retention(self, *, versions: int | None = None, seconds: int | None = None) -> None:
+    def set_retention(
+        self,
+        *,
+        versions: int | None = None,
+        seconds: int | None = None,
+        bytes: int | None = None,
+    ) -> None:
         """Set how long superseded versions are kept.
 
         Parameters
@@ -851,6 +857,10 @@ class Transaction(TableReader):
         seconds : int, optional
             Time that a version is kept after the next one was committed, in seconds; unchanged by
             default.
+        bytes : int, optional
+            Maximum size of the files of older versions that the newest one does not use, together;
+            unchanged by default, and without a limit at first. Each commit then reads the manifests
+            of the versions that stay.
 
         Raises
         ------
@@ -872,7 +882,7 @@ class Transaction(TableReader):
         ...     print(t.version)
         2
         """
-        chosen = {"versions": versions, "seconds": seconds}
+        chosen = {"versions": versions, "seconds": seconds, "bytes": bytes}
         kept = {f"keep_{k}": checked_count(v, k) for k, v in chosen.items() if v is not None}
         if kept.get("keep_versions") == 0:
             raise ValueError("versions must be at least 1: the newest version is always kept")
@@ -993,8 +1003,9 @@ class Transaction(TableReader):
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)
 
-    def _set_layer(self, key: LayerKey, content: bytes | None) -> None:
-        self._change(ChangeSet.set_layer, key, content)
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        for key, content in changes.items():
+            self._change(ChangeSet.set_layer, key, content)
 
     @property
     def _target(self) -> Target:

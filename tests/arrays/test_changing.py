@@ -68,6 +68,54 @@ def test_an_array_is_cut_and_enlarged(path, rows):
     assert np.array_equal(both(path), expected)
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_array_that_cannot_be_kept_is_refused_before_anything_is_written(is_new, monkeypatch):
+    file = io.BytesIO()
+    array = blz.SuperChunk.create(file, "i8", chunk_shape=(1000,))
+    array.append(range(1500))
+    if not is_new:
+        array.close()
+        array = blz.SuperChunk.open(file, "a")
+    for rows in (1 << 40, 1 << 60, 1 << 80):
+        with pytest.raises(blz.LimitError, match=r"at most \d+ (fit|items)"):
+            array.resize(rows)
+    for wrong in (2.5, "3", None):
+        with pytest.raises(TypeError):
+            array.resize(wrong)
+    if not is_new:
+        monkeypatch.setattr("os.sysconf", lambda name: 1000)
+        with pytest.raises(blz.LimitError, match="the machine has 1000000;"):
+            array.resize(1_000_000_000)
+        monkeypatch.undo()
+    array.append(range(3))
+    array.close()
+    found = blz.SuperChunk.open(file.getvalue())
+    assert found[1498:].tolist() == [1498, 1499, 0, 1, 2]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_rows_without_items_are_added_at_once_however_many(is_new):
+    file = io.BytesIO()
+    array = blz.SuperChunk.create(file, "i8", (0, 0))
+    if not is_new:
+        array.close()
+        array = blz.SuperChunk.open(file, "a")
+    array.resize(1 << 55)
+    array.append(np.empty((5, 0)))
+    array.rewrite()
+    array.close()
+    assert blz.SuperChunk.open(file.getvalue()).shape == ((1 << 55) + 5, 0)
+
+
+def test_a_rewrite_keeps_few_bytes_among_many_empty_items():
+    with blz.SuperChunk.create(None, "str") as array:
+        array.append(["", "", "a", ""])
+        array.rewrite()
+        assert array[:].tolist() == ["", "", "a", ""]
+        with pytest.raises(ValueError, match="expected is -1"):
+            array.rewrite(expected=-1)
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -234,6 +282,13 @@ def test_attributes_are_json(path):
             array.attrs["d"] = float("nan")
         with pytest.raises(KeyError):
             del array.attrs["e"]
+        array.attrs["g"] = [1]
+        array.attrs["g"].append(2)
+        assert array.attrs.pop("g") == [1]
+        array.attrs.update({"e": 1}, f=2)
+        assert dict(array.attrs) == {"c": 1.5, "e": 1, "f": 2}
+        array.attrs.clear()
+        array.attrs["c"] = 1.5
     with blz.SuperChunk.open(path) as array:
         assert dict(array.attrs) == {"c": 1.5}
 

@@ -310,6 +310,14 @@ def test_an_array_never_replaces_a_file(tmp_path):
         ({"shape": (0, 0, 1 << 40, 1 << 40)}, "cannot be kept"),
         ({"reserve": float("nan")}, "reserve is nan"),
         ({"expected": 1 << 60}, "at most 2097152 fit"),
+        *(
+            ({"expected": each}, f"expected is {each!r}; expected a number")
+            for each in (-1, 2.5, "x")
+        ),
+        ({"reserve": "x"}, "reserve is 'x'"),
+        ({"clevel": 9.7}, "clevel is 9.7"),
+        ({"clevel": "x"}, "clevel is 'x'"),
+        ({"truncate": "x"}, "truncate is 'x'"),
         ({"dtype": "str", "shape": (0, 2)}, "items of variable length have one axis"),
         ({"dtype": "str", "chunk_shape": (2,)}, "leave chunk_shape out"),
     ],
@@ -317,6 +325,24 @@ def test_an_array_never_replaces_a_file(tmp_path):
 )
 def test_an_option_without_sense_is_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
+        blz.SuperChunk.create(tmp_path / "a.blp", **{"dtype": "f8"} | options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk_shape": 5}, "chunk_shape is 5; expected a tuple of whole numbers"),
+        ({"chunk_shape": (2.5,)}, r"chunk_shape is \(2.5,\)"),
+        ({"shape": 5}, "shape is 5; expected a tuple"),
+        ({"shape": None}, "shape is None; expected a tuple"),
+        ({"attrs": 3}, "attrs is 3; expected a mapping"),
+        ({"meta": 3}, "meta is 3; expected a mapping"),
+    ],
+    ids=str,
+)
+def test_an_option_of_another_type_is_named(tmp_path, options, message):
+    with pytest.raises(TypeError, match=message):
         blz.SuperChunk.create(tmp_path / "a.blp", **{"dtype": "f8"} | options)
     assert not list(tmp_path.iterdir())
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import blztable as blz
+from blztable.arrays.writable import Writable
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.disk import REAL_DISK
 from blztable.storage.in_place import LocalFile
+from blztable.storage.opening import open_file
 
 VALUES = np.arange(5000)
 
@@ -93,6 +95,62 @@ def test_ctrl_c_while_a_rewritten_file_takes_its_place_is_raised_behind_it(path,
         array[4999] = 4999
         array.append([1])
     assert blz.SuperChunk.open(path)[-2:].tolist() == [4999, 1]
+
+
+@pytest.mark.parametrize("when", ["before", "while it writes"])
+@pytest.mark.parametrize("other", ["a file", "nothing", "another directory"])
+def test_a_rewrite_replaces_no_other_file(tmp_path, monkeypatch, when, other):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "a.blp"
+    with blz.SuperChunk.create(path, "i8", chunk_shape=(1000,)) as array:
+        array.append(VALUES)
+
+    def move():
+        if other == "another directory":
+            folder.rename(tmp_path / "moved")
+            folder.mkdir()
+        else:
+            path.rename(tmp_path / "moved.blp")
+        if other != "nothing":
+            with blz.SuperChunk.create(path, "i8") as new:
+                new.append([7])
+
+    array = blz.SuperChunk.open(path, "a")
+    if when == "before":
+        move()
+    else:
+        finish = Writable.finish
+
+        def finishing(self):
+            finish(self)
+            monkeypatch.undo()
+            move()
+
+        monkeypatch.setattr(Writable, "finish", finishing)
+    with pytest.raises(blz.ConflictError, match="removed, or replaced by another file"):
+        array.rewrite()
+    # It is still the array that was moved.
+    array.append([1])
+    array.close()
+    [moved] = tmp_path.rglob("moved/*.blp" if other == "another directory" else "moved.blp")
+    assert blz.SuperChunk.open(moved)[-2:].tolist() == [*VALUES[-1:], 1]
+    if other != "nothing":
+        assert blz.SuperChunk.open(path)[:].tolist() == [7]
+    assert not [name for name in folder.iterdir() if name != path]
+
+
+def test_an_array_that_is_replaced_while_it_is_opened_is_not_mixed_up(path, tmp_path, monkeypatch):
+    with blz.SuperChunk.create(tmp_path / "b.blp", "i8") as array:
+        array.append([7])
+
+    def opening(name, dir_fd, where):
+        (tmp_path / "b.blp").replace(path)
+        return open_file(name, dir_fd, where)
+
+    monkeypatch.setattr("blztable.storage.in_place.open_file", opening)
+    with pytest.raises(blz.ConflictError, match="open it again"):
+        blz.SuperChunk.open(path, "a")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -104,6 +104,11 @@ def test_the_four_verbs_and_deletion():
         array.vlmeta.delete("a")
         del array.vlmeta["b"]
         assert not array.vlmeta
+        array.vlmeta["a"], array.vlmeta["b"], array.vlmeta["c"] = b"1", b"2", b"3"
+        assert array.vlmeta.pop("b") == b"2"
+        assert dict(array.vlmeta) == {"a": b"1", "c": b"3"}
+        array.vlmeta.clear()
+        assert not array.vlmeta
         assert not hasattr(array.meta, "delete")
 
 

@@ -3,9 +3,12 @@
 import hashlib
 import io
 import json
+import mmap
+import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,7 +155,7 @@ def test_indices_select_what_numpy_selects(key):
         assert np.shape(found) == np.shape(expected)
 
 
-@pytest.mark.parametrize("key", [100, -101, (0, 12), (0, 0, 0), "a", 1.5, True, [1.5], [100]])
+@pytest.mark.parametrize("key", [100, -101, (0, 12), (0, 0, 0), "a", 1.5, [1.5], [100]])
 def test_indices_that_numpy_refuses_are_refused(key):
     with blz.SuperChunk.open(file_of(DATA, metadata=NDARRAY)) as array, pytest.raises(IndexError):
         array[key]
@@ -216,10 +219,60 @@ def test_what_is_not_there_or_no_array_is_told(tmp_path):
         blz.SuperChunk.open(tmp_path)
     with pytest.raises(blz.FormatError, match="begins with b'PK"):
         blz.SuperChunk.open(b"PK\x03\x04" + bytes(60))
-    with pytest.raises(TypeError, match="expected a path or a binary file, found StringIO"):
-        blz.SuperChunk.open(io.StringIO())
+    with pytest.raises(
+        blz.CorruptError, match="the file has 5 bytes; the shortest header takes 16"
+    ):
+        blz.SuperChunk.open(file_of(DATA)[:5])
+    with pytest.raises(TypeError, match="expected a path, a binary file or bytes, found int"):
+        blz.SuperChunk.open(3)
     with pytest.raises(ValueError, match="the path is empty"):
         blz.SuperChunk.open("")
+
+
+def test_what_holds_bytes_is_read_and_let_go_of(tmp_path):
+    (tmp_path / "a.blp").write_bytes(file_of(DATA))
+    with (tmp_path / "a.blp").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        for place in (mapped, pa.py_buffer(file_of(DATA)), np.frombuffer(file_of(DATA), "u1")):
+            assert read(place).tobytes() == DATA
+            with pytest.raises(blz.ReadOnlyError, match="can only be read; pass None"):
+                blz.SuperChunk.open(place, "a")
+        assert read(mapped).tobytes() == DATA
+        array = blz.SuperChunk.open(mapped)
+        array.close()
+        mapped.close()
+
+
+def test_a_file_object_that_does_not_fit_is_told(tmp_path):
+    path = tmp_path / "a.blp"
+    with blz.SuperChunk.create(path, "i8") as array:
+        array.append(range(5))
+    with pa.OSFile(str(path)) as file, pa.input_stream(file, "gzip") as stream:
+        for verb in (blz.SuperChunk.open, blz.SuperChunk.recover):
+            with pytest.raises(
+                blz.StorageError, match=r"cannot seek; .* what its read\(\) returns"
+            ):
+                verb(stream)
+    with path.open("rb") as file:
+        assert blz.SuperChunk.open(file)[:].tolist() == [0, 1, 2, 3, 4]
+        for verb in (blz.SuperChunk.open, blz.SuperChunk.create):
+            with pytest.raises(blz.ReadOnlyError, match=r"open the file with 'r\+b'"):
+                verb(file, "a" if verb == blz.SuperChunk.open else "i8")
+    with (
+        (tmp_path / "b.blp").open("wb") as file,
+        pytest.raises(blz.StorageError, match="only be w"),
+    ):
+        blz.SuperChunk.open(file)
+    with path.open() as plain, tempfile.NamedTemporaryFile("w+") as wrapped:
+        for file in (plain, wrapped, io.StringIO()):
+            for verb in (blz.SuperChunk.open, lambda file: blz.SuperChunk.create(file, "i8")):
+                with pytest.raises(TypeError, match="in text mode"):
+                    verb(file)
+    with (
+        pa.memory_map(str(path), "r+") as file,
+        blz.SuperChunk.open(file, "a") as array,
+        pytest.raises(blz.StorageError, match="writing MemoryMappedFile: Write out of bounds"),
+    ):
+        array.append([5])
 
 
 def test_a_closed_array_says_so():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import uuid
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
@@ -122,8 +123,45 @@ def test_info_says_what_a_table_is(run, run_json, path):
             "nbytes": table.nbytes,
             "cbytes": table.cbytes,
             "ratio": round(table.nbytes / table.cbytes, 3),
+            "tags": {},
+            "disk": {**asdict(table.disk_usage()), "total": table.disk_usage().total},
             "attributes": {"source": "the  front desk"},
         }
+
+
+def test_tags_name_versions_in_the_shell(run, run_json, path):
+    assert run("tag", path, "first", 1) == (0, "first: version 1\n", "")
+    assert run_json("tag", path, "newest")["tags"] == {"first": 1, "newest": 3}
+    assert run("count", path, "--at", "first") == (0, "1\n", "")
+    assert run_json("info", path)["tags"] == {"first": 1, "newest": 3}
+    assert [one["tags"] for one in run_json("versions", path)["versions"]][:3] == [
+        ["first"],
+        [],
+        ["newest"],
+    ]
+    assert run("restore", path, "first")[1].endswith("the contents of version first; rows: 1\n")
+    assert run("diff", path, "first", "newest") == run("diff", path, 1, 3)
+    assert run("tag", path, "first", "--remove")[0] == 0
+    code, _, err = run("tag", path, "first", "--remove")
+    assert (code, "there is no tag 'first'" in err) == (2, True)
+    assert "has no tag 'first'" in run("head", path, "--at", "first")[2]
+
+
+def test_a_table_is_shown_as_it_was_at_a_time(run, path):
+    with blz.open(path) as t:
+        first = t.versions()[0].time
+    assert run("count", path, "--at", first.isoformat()) == (0, "1\n", "")
+    assert "has no version of" in run("count", path, "--at", "2001-01-01")[2]
+
+
+def test_repair_tells_what_is_lost(run, run_json, path):
+    assert run("repair", path) == (0, "version 2: nothing is lost\n", "")
+    for file in Path(path).rglob("__*__.bin"):
+        file.write_bytes(b"x" * file.stat().st_size)
+    assert run("verify", path)[0] == 3
+    assert "are left out" in run("repair", path)[1]
+    assert run("verify", path)[0] == 0
+    assert run_json("repair", path, "--null")["lost"] == []
 
 
 def test_info_shows_attributes_that_are_no_json(run, run_json, tmp_path):
@@ -280,6 +318,14 @@ def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
     assert plain_values(column) == [expected, None]
 
 
+def test_what_another_program_wrote_has_no_versions(run, run_json):
+    path = str(ROOT / "tests" / "golden" / "bloscpack" / "appended.blp")
+    code, out, err = run("versions", path)
+    assert (code, err) == (0, "")
+    assert out == f"{path} has no versions: another program wrote it\n"
+    assert run_json("versions", path)["versions"] == []
+
+
 def test_versions_lists_them_with_what_made_them(run, run_json, path):
     with blz.open(path, "a") as table:
         table.append(DATA, commit_id="monday")
@@ -297,6 +343,7 @@ def test_versions_lists_them_with_what_made_them(run, run_json, path):
         "columns": 3,
         "row_groups": 2,
         "commit_ids": ["monday"],
+        "tags": [],
         "damage": None,
     }
 
@@ -359,8 +406,9 @@ def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
 
 
 def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
-    for _ in range(2):
-        blz.to_blz(DATA, path)
+    with blz.open(path, "a") as table:
+        table.set_retention(versions=10)
+    blz.to_blz(DATA, path)
     orphan = Path(path, "data/col0/__7__.bin")
     orphan.parent.mkdir(exist_ok=True)
     orphan.write_bytes(b"left")
@@ -425,7 +473,7 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
         (["info", "nowhere"], "no table at"),
         (["info", ""], "the path is empty"),
         (["info", "PATH", "--at", "9"], "no version 9"),
-        (["info", "PATH", "--at", "x"], "invalid int value"),
+        (["info", "PATH", "--at", "x"], "has no tag 'x'"),
         (["head", "PATH", "-n", "-1"], "expected a number of rows of at least 0, not '-1'"),
         (["head", "PATH", "-n", "x"], "expected a number of rows of at least 0, not 'x'"),
         (["head", "PATH", "--columns", "nope"], "no column is named 'nope'"),

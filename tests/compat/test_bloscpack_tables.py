@@ -191,3 +191,27 @@ def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, mo
         with pytest.raises(blz.TableExistsError, match="is a Bloscpack file"):
             blz.to_blz({"a": [1]}, path)
     assert blz.open(path).nrows == 5000
+
+
+def test_the_metalayers_of_an_array_are_those_of_its_table(tmp_path):
+    path = tmp_path / "a.blp"
+    with blz.SuperChunk.create(path, "i8", meta={"pet": b"cat"}) as array:
+        array.append(range(5))
+        array.vlmeta["note"] = b"long" * 1000
+        array.vlmeta["other"] = b""
+    blz.convert(path, tmp_path / "a.blz")
+    for place in (path, tmp_path / "a.blz"):
+        with blz.open(place) as table:
+            assert dict(table.meta) == {"pet": b"cat"}
+            assert dict(table.vlmeta) == {"note": b"long" * 1000, "other": b""}
+    with blz.open(path) as table, pytest.raises(blz.ReadOnlyError):
+        table.vlmeta["note"] = b""
+
+
+def test_more_metalayers_than_a_table_has_room_for_are_refused_before_it_is_written(tmp_path):
+    path = tmp_path / "a.blp"
+    with blz.SuperChunk.create(path, "i8", (3,)) as array:
+        array.vlmeta["a"] = array.vlmeta["b"] = bytes(9 << 20)
+    with pytest.raises(blz.LimitError, match="metalayers of a table"):
+        blz.convert(path, tmp_path / "a.blz")
+    assert not (tmp_path / "a.blz").exists()

@@ -114,6 +114,8 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "rename_columns": [[]],
     "reorder_columns": [[]],
     "restore": [[]],
+    "tag": [[]],
+    "retention": [[]],
     "metalayers": [[]],
 }
 ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"
@@ -218,6 +220,8 @@ ON_HASTY_ONES = {
             lambda path: blz.to_blz(FIRST, path),
             restore_a_hasty_one,
             numbered(SECOND, MORE, SECOND, first=2),
+            # The second replacement keeps only the version before it.
+            going=frozenset({1}),
         ),
         ["col2/__1__.bin", "col3/__1__.bin"],
     ),

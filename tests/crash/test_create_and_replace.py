@@ -32,7 +32,7 @@ from support.crash.checks import (
 )
 from support.crash.model import FLUSHES, killed_state
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 
 def writing(number: int, **options) -> Callable[[LocalStore], None]:

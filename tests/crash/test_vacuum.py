@@ -30,7 +30,7 @@ from support.crash.checks import (
 )
 from support.crash.model import FLUSHES, Log, RecordingDisk, State, write_state
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 LATER = content(99)
 NAMES = "sync_directory t.blz/meta/manifest"

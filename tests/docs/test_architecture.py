@@ -58,7 +58,8 @@ MAY_IMPORT = {
     "engine/query": {*ENGINE, "engine/run", "engine/version", "engine/read"},
     "engine/change": {
         *ENGINE,
-        *("engine/run", "engine/version", "engine/read", "engine/write", "engine/query"),
+        *("engine/run", "engine/version", "engine/read", "engine/write", "engine/check"),
+        "engine/query",
     },
     "table": {*ENGINE, "convert", "engine", "metalayers"},
     # Nothing below the face imports it.

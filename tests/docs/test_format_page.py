@@ -23,6 +23,7 @@ from blztable.columns.types import CODECS, is_storable, stream_layouts
 from blztable.engine.change import columns
 from blztable.engine.read.chunks import RUN_BYTES
 from blztable.engine.version import versions
+from blztable.engine.write import parts
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.bundle import ENTRY
 from blztable.format.checksum import CHECKSUMS
@@ -534,6 +535,7 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.reorder_columns(["o"]),
             lambda: t.attrs.update(a=1),
             lambda: t.vlmeta.add("a", b"1"),
+            lambda: t.tags.update(a=t.version),
             lambda: t.set_retention(versions=50),
             lambda: t.append({"n": [2]}),
             lambda: t.compact(),
@@ -570,6 +572,7 @@ def test_the_properties_are_those_of_the_page():
         clevel=1,
         shuffle="bit",
         encoding="auto",
+        packing="per_item",
         row_group_rows=99,
         expectedlen=1000,
         page_rows={"n": 8},
@@ -577,7 +580,7 @@ def test_the_properties_are_those_of_the_page():
         nan_as_null=False,
     )
     with blz.open(store, "a") as t:
-        t.set_retention(versions=5, seconds=60)
+        t.set_retention(versions=5, seconds=60, bytes=10**9)
         t.add_column("m", pa.array([1, 2], "i4"), default=7)
         found = versions.load(store, t.version).head.properties
     named = [name for row in table("Properties") for name in words(row["key"])]
@@ -648,6 +651,20 @@ def test_mirrors_have_the_form_of_the_page(store):
         assert list(shown) == list(found)
         assert shown.get("cparams") == found.get("cparams")
         assert json.dumps(shown, separators=(",", ":")) == document
+
+
+def test_the_items_of_the_page_are_those_written_now():
+    store, title = MemoryStore(), "One chunk an item"
+    blz.to_blz(
+        pa.table({"x": ["Oslo", None, "", "größer"]}), store, packing="per_item", page_rows=8
+    )
+    with tamper.editing(store) as opened:
+        part = opened.part()
+        assert json.loads(re.search(r"```json\n(.*)\n```", section(title))[1]) == part.metadata
+        chunks = [(int(row["offset"]), bytes.fromhex(row["bytes"])) for row in table(title)]
+        assert chunks == list(zip(part.offsets, part.chunks, strict=True))
+    assert "`" + chunk.EMPTY_CHUNK.hex(" ") + "`" in section(title)
+    assert f"{parts.MOST_ITEMS:,} items" in section(title)
 
 
 # The dumps

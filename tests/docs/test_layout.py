@@ -10,7 +10,7 @@ PACKAGE = TESTS.parent / "blztable"
 # Folders that mirror no folder of the package. `face` tests the files at the package's root.
 KINDS = {
     *("benchmarks", "crash", "damage", "docs", "face", "golden", "hostile", "interop"),
-    *("nested", "properties", "support", "support/crash", "support/fuzzed"),
+    *("nested", "properties", "time", "support", "support/crash", "support/fuzzed"),
 }
 FILES_MAX = 20
 FILES = {

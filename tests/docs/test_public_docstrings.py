@@ -14,7 +14,7 @@ from numpydoc.validate import validate
 
 import blztable as blz
 from blztable.table.batches import Batches
-from blztable.table.dataset import BlzDataset
+from blztable.table.datasets.dataset import BlzDataset
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

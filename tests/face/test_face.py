@@ -368,6 +368,11 @@ def test_errors_are_what_callers_would_catch():
         blz.ColumnNotFoundError: KeyError,
         blz.SchemaError: TypeError,
         blz.StorageError: OSError,
+        blz.AccessError: PermissionError,
+        blz.ReadOnlyError: PermissionError,
+        blz.BusyError: TimeoutError,
+        blz.ConflictError: RuntimeError,
+        blz.CommitUnknownError: RuntimeError,
         blz.TransactionError: RuntimeError,
         blz.ClosedError: ValueError,
     }
@@ -375,8 +380,9 @@ def test_errors_are_what_callers_would_catch():
         assert issubclass(error, blz.BlzError)
         assert issubclass(error, builtin)
         assert str(error("what it says")) == "what it says"
-    for error in (blz.ConflictError, blz.BusyError, blz.CommitUnknownError, blz.ReadOnlyError):
-        assert issubclass(error, blz.BlzError)
+        assert str(pickle.loads(pickle.dumps(error("what it says")))) == "what it says"
+    public = {getattr(blz, name) for name in blz.__all__ if name.endswith("Error")}
+    assert public == {blz.BlzError, *pairs}
 
 
 def test_the_method_of_frames_survives_a_reload_without_a_warning(tmp_path):

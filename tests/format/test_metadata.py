@@ -1,6 +1,7 @@
 """The metadata of a superchunk: they come back as written, and contradictions are refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -227,6 +228,27 @@ def test_streams_are_a_list_of_objects(found):
     refused(found)
 
 
-@pytest.mark.parametrize("packing", ["per_item", "", None, 1])
+@pytest.mark.parametrize("packing", ["other", "", None, 1, [], {}])
 def test_another_packing_is_a_format_error(packing):
     refused(good() | {"packing": packing}, FormatError)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3, 0, 5), (0, 0, 0), (4, 4, 0), (4, 4, 4), (4, 4, 1), (9 << 20, 1, 1)]
+)
+def test_the_sizes_of_items_come_back(sizes):
+    ends = StreamInfo("ends", "<i4", 4, (), None, {"kind": "per_item"})
+    values = StreamInfo("values", "|u1", 1, sizes, (sum(sizes),))
+    block = BlockInfo(3, 8, (ends, values), packing="per_item")
+    assert BlockInfo.decode(block.encode(), 3) == block
+    packed = replace(block, packing="packed")
+    if 0 in sizes or max(sizes) > MAX_CHUNK_BYTES:
+        refused(packed.to_json())
+    else:
+        assert decoded(packed.to_json()) == packed
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_items_that_are_not_as_many_as_the_rows_are_corrupt(rows):
+    values = StreamInfo("values", "|u1", 1, (3, 0, 5), (8,))
+    refused(BlockInfo(rows, 8, (values,), packing="per_item").to_json())

@@ -36,6 +36,7 @@ Row = Any
 MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
+PACKINGS, MAX_ITEM_CHUNK_BYTES = ("packed", "per_item"), 256 << 20
 MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
 MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, 1 << 18
 MAX_VALUE_BYTES = 1 << 16
@@ -160,7 +161,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    known = {"bundles", "nan_is_null", "nested"}
+    known = {"bundles", "nan_is_null", "nested", "per_item", "tags"}
     need(set(map(str, head["requires"])) <= known, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
@@ -173,6 +174,11 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
     files = [k for k in arrays["k"] if k]
     need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
     need(not files or "bundles" in head["requires"], "a feature for the bundles")
+    tags = head.setdefault("tags", {})
+    need(isinstance(tags, dict) and (not tags or "tags" in head["requires"]), "a feature for tags")
+    for name, tagged in tags.items():
+        need(0 < len(name) <= 255 and name.isprintable() and not name.isdecimal(), "a tag's name")
+        need(0 < whole(tagged) < number, "a tag of an older version")
     names, types = head["fields"].get("name"), head["fields"].get("type")
     need(isinstance(names, list) and isinstance(types, list), "fields")
     need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")
@@ -318,6 +324,9 @@ def flat_column(
     need(set(nulled) <= {0, 1}, "0 or 1 for each part")
     need(not any(nulled) or "nan_is_null" in head["requires"], "a feature for NaN that is null")
     need(not any(nulled) or pa.types.is_floating(arrow.type), "floats, which have NaN")
+    items = array({"per_item": [0] * count} | line, "per_item", count)
+    need(set(items) <= {0, 1}, "0 or 1 for each part")
+    need(not any(items) or "per_item" in head["requires"], "a feature for items that are chunks")
     result = Column([], line, [])
     for group in range(count):
         own = {key: values[group] for key, values in facts.items()}
@@ -327,6 +336,7 @@ def flat_column(
         if own["at"]:
             known = {key: head["bundles"][key][group] for key in BUNDLE_FACTS}
             need(own["k"] == 0 < known["k"], "a part in the bundle alone")
+            need(not items[group], "items that share chunks in a bundle")
             data = contents(root, "data", "group", f"__{known['k']}__.bin", size=known["cbytes"])
             rows_of_all = head["row_groups"][group]
             power = max(8, 1 << (rows_of_all - 1).bit_length())
@@ -337,7 +347,7 @@ def flat_column(
                 name = f"__{own['k']}__.bin"
                 folders = [f"col{number}" for number in path]
                 data = contents(root, "data", *folders, name, size=own["cbytes"])
-            rows, layers = part(data, own, stated, arrow.type)
+            rows, layers = part(data, own | {"per_item": items[group]}, stated, arrow.type)
         if nulled[group]:
             need("valid" not in stated, "no validity beside NaN that is null")
             floats = np.frombuffer(
@@ -477,6 +487,7 @@ class Block:
     page_rows: int
     streams: list[Stored]
     dictionary: "Block | None" = None
+    is_per_item: bool = False
 
     @property
     def all_streams(self) -> list[Stored]:
@@ -493,8 +504,10 @@ def part(
         needed = [name for name in layouts if not name.endswith("valid")]
         has_none = not needed or not facts["rows"]
         need(has_none and not stated, "a file for a type that has streams")
+        need(not facts["per_item"], "a file for items that are chunks")
         return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
     block, plain, layers = superchunk(data, facts, layouts, stated)
+    need(block.is_per_item == bool(facts["per_item"]), "the packing that the line states")
     return rows_of(type_, block, values_of(block, plain)), layers
 
 
@@ -528,7 +541,7 @@ def superchunk(
     for number, (typesize, nbytes) in enumerate(chunks):
         chunk = data[offsets[number] : offsets[number + 1] - size]
         need(digest_of(chunk) == digests[number * size : (number + 1) * size], "a chunk's digest")
-        plain.append(decompressed(chunk, typesize, nbytes))
+        plain.append(decompressed(chunk, typesize, nbytes) if nbytes else b"")
     return block, plain, layers
 
 
@@ -742,6 +755,7 @@ def streams_of_bundle(metadata: Any) -> dict[str, Stream]:
     need([one.get("name") for one in streams[:2]] == ["entries", "encodings"], "a directory")
     need(not any("pages" in one or "encoding" in one for one in streams), "plain bytes")
     need("dictionary" not in metadata, "no dictionary of a bundle")
+    need(metadata.get("packing") == "packed", "a packed bundle")
     return {
         str(one.get("name")): Stream(
             str(one.get("name")), str(one.get("dtype")), one["typesize"], None
@@ -753,12 +767,14 @@ def streams_of_bundle(metadata: Any) -> dict[str, Stream]:
 
 def is_even(chunks: list[int]) -> bool:
     """True if all chunks have one size, except a smaller last one."""
-    return bool(chunks) and chunks[-1] <= chunks[0] and set(chunks[:-1]) <= {chunks[0]}
+    return bool(chunks) and 0 < chunks[-1] <= chunks[0] and set(chunks[:-1]) <= {chunks[0]}
 
 
 def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: str = "") -> Block:
     """Return the block that the metadata describe."""
-    need(isinstance(entry, dict) and entry.get("packing") == "packed", "a packed block")
+    need(isinstance(entry, dict) and entry.get("packing") in PACKINGS, "a packing that is known")
+    is_per_item = entry["packing"] == "per_item"
+    need(not (is_per_item and prefix), "no chunk for each item of a dictionary")
     rows, page_rows = whole(entry.get("rows")), whole(entry.get("page_rows"))
     power_of_two(page_rows)
     need(isinstance(entry.get("streams"), list), "streams")
@@ -782,17 +798,24 @@ def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: st
             need(0 < nbytes <= size * nchunks, "as many chunks as there are")
             chunks = [min(size, nbytes - start) for start in range(0, nbytes, size)]
         need(sum(chunks) == nbytes, "chunks that add up to the stream")
-        need(all(0 < size <= MAX_CHUNK_BYTES for size in chunks), "chunks of 8 MiB at most")
+        if is_per_item and stream["name"] == "values":
+            need(encoding is None, "the bytes of items")
+            need(len(chunks) == rows, "a chunk for each item")
+            need(max(chunks, default=0) <= MAX_ITEM_CHUNK_BYTES, "items of 256 MiB at most")
+        else:
+            need(all(0 < size <= MAX_CHUNK_BYTES for size in chunks), "chunks of 8 MiB at most")
         pages = None
         if "pages" in stream:
             pages = array(stream, "pages", -(-rows // page_rows))
             need(encoding is not None or sum(pages) == nbytes, "pages that add up to the stream")
         streams.append(Stored(layout, chunks, pages, values, encoding))
+    kinds = [one.encoding["kind"] for one in streams if one.encoding and one.values.name == "ends"]
+    need((kinds == ["per_item"]) == is_per_item, "ends that follow from chunks")
     dictionary = None
     if "dictionary" in entry:
         need(not prefix, "no dictionary inside a dictionary")
         dictionary = of_metadata(entry["dictionary"], layouts, nchunks, "dictionary.")
-    return Block(rows, page_rows, streams, dictionary)
+    return Block(rows, page_rows, streams, dictionary, is_per_item)
 
 
 def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, int]) -> None:
@@ -832,12 +855,13 @@ def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, in
 # Encodings
 
 
-OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dictionary")
+OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dictionary", "per_item")
+MADE = ("each", "constant", "runs", "rows", "per_item")
 
 
 def is_made(encoding: dict[str, Any] | None) -> bool:
     """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] in ("each", "constant", "runs", "rows")
+    return encoding is not None and encoding["kind"] in MADE
 
 
 def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
@@ -895,6 +919,9 @@ def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any
         or (kind, values.dtype) == ("narrow", "|V16"),
         "an encoding for such values",
     )
+    if kind == "per_item":
+        need(values.name == "ends" and block["packing"] == kind, "ends of items that are chunks")
+        return values
     if kind == "each":
         need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
         whole(encoding.get("length"))
@@ -942,6 +969,8 @@ def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
             items = items_of_dictionary(one.encoding)
             lengths = [len(items[code]) if code < len(items) else 0 for code in lengths]
         lengths = [one.encoding["length"]] * block.rows if kind == "each" else lengths
+        if kind == "per_item":
+            (lengths,) = (other.chunks for other in block.streams if other.layout.name == "values")
         need(sum(lengths) < 1 << (8 * width - 1), "ends that fit")
         return np.array([*accumulate(lengths)], one.values.dtype).tobytes()
     words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")

@@ -470,3 +470,31 @@ def test_verify_finds_what_the_page_says_that_it_finds(tmp_path, change):
         UNSEEN[change](table)
     with blz.open(place) as opened:
         assert bool(opened.verify()) == (change not in VERIFIED)
+
+
+ITEMS = pa.table({"x": [b"one", b"", None, b"three", *[b"more"] * 5]})
+LIES_OF_ITEMS: dict[str, Edit] = {
+    "no claim": line(0, per_item=[0]),
+    "no such claim": line(0, per_item=[2]),
+    "not required": head(requires=[]),
+    "packed": block(0, packing="packed"),
+    "ends without an encoding": lambda table: table.part().metadata["streams"][1].pop("encoding"),
+    "ends of another encoding": stream(0, 1, encoding={"kind": "each", "length": 3}),
+    "an item too few": stream(0, 2, chunks=[3, 0, 0, 5, 4, 4, 4, 8]),
+    "items of other sizes": stream(0, 2, chunks=[0, 3, 0, 5, 4, 4, 4, 4, 4]),
+    "other pages": stream(0, 2, pages=[23, 5]),
+    "an encoding of items": stream(0, 2, encoding={"kind": "per_item"}),
+    "a large item": stream(0, 2, chunks=[(256 << 20) + 3, *[0] * 8], nbytes=(256 << 20) + 3),
+    "a chunk too few": lambda table: table.part().chunks.pop(2),
+    "offsets": lambda table: table.part().offsets.reverse(),
+}
+
+
+@pytest.mark.parametrize("lie", LIES_OF_ITEMS)
+def test_a_lie_about_items_that_are_chunks_is_refused_by_both(tmp_path, lie):
+    place = tmp_path / "t.blz"
+    blz.to_blz(ITEMS, place, packing="per_item", page_rows=8)
+    assert reader.read(place).columns[0].rows == bits(ITEMS["x"])
+    with tamper.editing(place) as table:
+        LIES_OF_ITEMS[lie](table)
+    both_refuse(place)

@@ -60,6 +60,7 @@ TYPES = [
     pa.dictionary(pa.int8(), pa.string()),
 ]
 OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
+OPTIONS += [{"packing": "per_item"}]
 TEXTS = [pa.string(), pa.string_view(), pa.large_string()]
 BINARY = [pa.large_binary()]
 ITEMS = [pa.string(), pa.large_string(), pa.string_view(), *BINARY]

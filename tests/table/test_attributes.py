@@ -51,12 +51,64 @@ def test_the_verbs_on_tables_and_columns(store):
         assert (dict(table.meta), dict(table.vlmeta)) == ({"pet": b"cat"}, {})
 
 
+@pytest.mark.parametrize("sort_by", [None, "b"])
+def test_fixed_ones_of_columns_come_with_the_table(sort_by):
+    given = {"b": {"unit": b"kg", "pet": b"cat"}, "a": {"unit": bytearray(b"mm")}, "c.d": {}}
+    place, columns = MemoryStore(), {"a": [3, 1], "b": ["y", "x"], "c.d": [1, 2]}
+    for mode in ("x", "w"):
+        options = {"meta": {"unit": b"s"}, "column_meta": given, "sort_by": sort_by}
+        blz.to_blz(columns, place, mode=mode, **options)
+        with blz.open(place, "a") as table:
+            assert dict(table.meta) == {"unit": b"s"}
+            assert dict(table["b"].meta) == {"unit": b"kg", "pet": b"cat"}
+            assert dict(table["a"].meta) == {"unit": b"mm"}
+            assert not table["c.d"].meta
+            table["b"].meta["unit"] = b"lb"
+    blz.to_blz(columns, place, mode="a", column_meta={"b": {"unit": b"oz"}})
+    with blz.open(place) as table:
+        assert table["b"].meta["unit"] == b"oz"
+    with blz.create(MemoryStore(), {"a": "i8", "b": "f8"}, column_meta={"b": {"x": b"1"}}) as table:
+        assert (dict(table["a"].meta), dict(table["b"].meta)) == ({}, {"x": b"1"})
+
+
+def test_fixed_ones_of_columns_that_do_not_fit_write_nothing():
+    place = MemoryStore()
+    for wrong, error in (
+        ({"z": {"x": b"1"}}, blz.ColumnNotFoundError),
+        ({"a": {"x": 1}}, TypeError),
+        ({"a": 1}, TypeError),
+        (["a"], TypeError),
+        ({"a": {"x": bytes(70_000)}}, blz.LimitError),
+    ):
+        with pytest.raises(error):
+            blz.to_blz({"a": [1]}, place, column_meta=wrong)
+        with pytest.raises(error):
+            blz.create(place, {"a": "i8"}, column_meta=wrong)
+    assert not blz.exists(place)
+
+
+def test_variable_ones_are_taken_and_cleared_in_one_commit_each(store):
+    with blz.open(store, "a") as table:
+        for layers in (table.vlmeta, table["a"].vlmeta):
+            layers["x"], layers["y"], layers["z"] = b"1", b"2", b"3"
+            before = table.version
+            assert layers.pop("y") == b"2"
+            assert layers.pop("y", None) is None
+            with pytest.raises(KeyError, match="no metalayer 'y'"):
+                layers.pop("y")
+            assert table.version == before + 1
+            layers.clear()
+            layers.clear()
+            assert table.version == before + 2
+            assert not layers
+
+
 def test_fixed_ones_come_with_the_table_or_the_column_and_keep_their_length(store):
     with blz.open(store, "a") as table:
         table.add_column("c", [1.5, 2.5], meta={"unit": b"kg"})
         with pytest.raises(ValueError, match=r"given to create\(\) or to_blz\(meta=\)"):
             table.meta.add("other", b"x")
-        with pytest.raises(ValueError, match=r"column 'c' .* given to add_column\(meta=\)"):
+        with pytest.raises(ValueError, match=r"column 'c' .* to add_column\(meta=\)"):
             table["c"].meta["other"] = b"x"
         with pytest.raises(ValueError, match="'unit' has 2 bytes and keeps them, not 3"):
             table["c"].meta["unit"] = b"ton"

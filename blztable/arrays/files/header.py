@@ -54,8 +54,10 @@ class ArrayHeader:
     def decode(cls, data: Buffer) -> Self:
         """Read and check the header of a file that begins with `data`."""
         begin = bytes(data[:VERSION_AT])
-        if begin != MAGIC or len(data) < FIRST_HEADER.size:
+        if begin != MAGIC:
             raise FormatError(f"the file begins with {begin!r}; expected {MAGIC!r}")
+        if len(data) < FIRST_HEADER.size:
+            raise CorruptError(f"the file has {len(data)} bytes; the shortest header takes 16")
         version = data[VERSION_AT]
         if version == FIRST:
             return cls._first(data)

@@ -101,6 +101,12 @@ class Node:
         for child in self.children:
             yield from child.names(f"{name}.{child.name}")
 
+    def share_rows(self, with_root: bool = True) -> Iterator[bool]:
+        """Yield for each node, in pre-order, whether its rows are those of the root."""
+        yield with_root
+        for child in self.children:
+            yield from child.share_rows(with_root and self.rows == ROWS)
+
     @property
     def count(self) -> int:
         """Return the number of nodes."""

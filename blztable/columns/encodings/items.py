@@ -1,4 +1,4 @@
-"""Encodings of item ends: the length of each item, or one length for all.
+"""Encodings of item ends: the length of each item, one length for all, or the sizes of chunks.
 
 Knows numpy's numbers, and nothing of Arrow types.
 """
@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.block_terms import ENDS, PER_ITEM
+from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
 from blztable.errors import CorruptError
 
 # A stream whose bytes are made of nothing is at most this large: the file claims it for free.
@@ -93,6 +94,53 @@ class Each(Encoding):
         """Count up by the length of an item."""
         ends = out.view(self.stored.dtype)
         ends[:] = np.arange(row + 1, row + 1 + len(ends)) * self.length + self.first
+
+
+@dataclass(frozen=True, slots=True)
+class ByChunks(Encoding):
+    """Item ends of items that are a chunk each.
+
+    Attributes
+    ----------
+    ends
+        Where each chunk ends in the stream of the items.
+    """
+
+    kind: ClassVar[str] = PER_ITEM
+    has_codes: ClassVar[bool] = False
+
+    stored: StreamLayout
+    ends: np.ndarray
+    first: int = 0
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return none: the stream of the items states the bytes of each chunk."""
+        return {}
+
+    def shifted(self, by: int) -> "ByChunks":
+        """Return an encoding that adds a number to the ends."""
+        return replace(self, first=self.first + by)
+
+    def decode(self, row: int, codes: np.ndarray, out: np.ndarray) -> None:
+        """Return the ends of the chunks of these rows."""
+        ends = out.view(self.stored.dtype)
+        ends[:] = self.ends[row : row + len(ends)] + self.first
+
+
+def per_item(block: Block) -> Block | None:
+    """Return a block of text or binary whose items are to be a chunk each; None for other types."""
+    values = next((one for one in block.streams if one.ends is not None), None)
+    if values is None:
+        return None
+    assert values.ends is not None
+    streams = list(block.streams)
+    for number, stream in enumerate(streams):
+        if stream.layout.name == ENDS:
+            width = values.ends.itemsize
+            own = StreamLayout(ENDS, values.ends.dtype.str, width, 8 * width)
+            encoding = ByChunks(own, values.ends)
+            streams[number] = Stream(own, stream.data[:0], None, encoding, values.ends.nbytes)
+    return replace(block, streams=tuple(streams), packing=PER_ITEM)
 
 
 def starts_of(pages: Sequence[int] | None) -> np.ndarray:

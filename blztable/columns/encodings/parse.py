@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blztable.block_terms import CODES, ENDS, VALID, VALUES
+from blztable.block_terms import CODES, ENDS, PER_ITEM, VALID, VALUES
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.constant import Constant, value_from_json, value_width
 from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
-from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
+from blztable.columns.encodings.items import MAX_MADE_BYTES, ByChunks, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     MOST_ODD,
@@ -47,6 +47,8 @@ class Owner:
         Rows of the block and of its pages.
     pages
         The bytes of the items of each page; None if the block has no items.
+    items
+        The bytes of each item if the items are a chunk each, otherwise None.
     is_text, is_child
         True if the items are text; True if the block is the dictionary of a dictionary type.
     """
@@ -57,6 +59,7 @@ class Owner:
     pages: Sequence[int] | None = None
     is_text: bool = False
     is_child: bool = False
+    items: Sequence[int] | None = None
 
 
 def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
@@ -137,6 +140,21 @@ def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     return Each(layout, length)
 
 
+def _by_chunks(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+    layout = owner.layout
+    if layout.name != ENDS or owner.items is None or owner.is_child:
+        raise CorruptError(f"encoding {PER_ITEM!r} of stream {layout.name!r}")
+    ends = np.cumsum(np.array(owner.items, np.int64))
+    starts = np.append(0, ends[owner.page_rows - 1 :: owner.page_rows])
+    if owner.rows % owner.page_rows:
+        starts = np.append(starts, ends[-1])
+    if not np.array_equal(starts, _starts(owner)):
+        raise CorruptError("the chunks of items do not match the end of their page")
+    if int(starts[-1]) >> (8 * layout.typesize - 1):
+        raise CorruptError(f"items of {starts[-1]} bytes, and ends of {layout.typesize} bytes")
+    return ByChunks(layout, ends)
+
+
 def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     layout = owner.layout
     if layout.name == VALUES and layout.bits is not None:
@@ -187,6 +205,7 @@ _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
     "delta": _of_numbers,
     "lengths": _lengths,
     "each": _each,
+    PER_ITEM: _by_chunks,
     "dictionary": _dictionary,
     "constant": _constant,
     "runs": _runs,

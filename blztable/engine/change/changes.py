@@ -20,7 +20,7 @@ A change keeps the facts it relies on (`facts`), not the version itself.
 | NoRows (a truncate or resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
 | Reshape (a new field) | the columns and all row groups |
-| Keys (attributes, properties, metalayers) | the keys that it sets or removes; their columns |
+| Keys (attributes, properties, metalayers, tags) | the keys that it changes; their columns |
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,10 +43,16 @@ from blztable.engine.write.options import BY_COLUMN
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
+from blztable.format.manifest import TAGS
 from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 
 LAYERS = "metalayers"
-NAMES = {"attributes": "attribute", "properties": "property", LAYERS: "metalayer"}
+NAMES = {
+    "attributes": "attribute",
+    "properties": "property",
+    LAYERS: "metalayer",
+    TAGS: "tag",
+}
 # A key of a mapping in the head, and a value there.
 Key = str | LayerKey
 Value = Json | bytes
@@ -368,7 +374,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Set or remove keys of a mapping in the head: `attributes`, `properties` or `metalayers`.
+    """Set or remove keys of a mapping in the head: attributes, properties, metalayers or tags.
 
     Attributes
     ----------

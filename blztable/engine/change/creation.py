@@ -11,10 +11,12 @@ from itertools import chain
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
+from blztable.block_terms import PER_ITEM
 from blztable.columns.digits import rounded
+from blztable.columns.types import has_items
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.drafts import Drafts, check_nothing_whole
+from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress
@@ -22,7 +24,13 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
@@ -31,11 +39,11 @@ from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
-from blztable.errors import TableExistsError, TableNotFoundError
+from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.metalayers import FIXED, LayerKey
+from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 from blztable.storage.store import Lock, Store
 
 
@@ -57,6 +65,8 @@ class Contents:
         Runs of later rows that need a wider schema, drawn after `parts`.
     meta : mapping, optional
         Fixed metalayers of the table.
+    column_meta : mapping, optional
+        Fixed metalayers of columns, by their names.
     """
 
     schema: pa.Schema
@@ -67,6 +77,7 @@ class Contents:
     sort_by: Sequence[tuple[str, str]] = ()
     more: Iterable[Run] = ()
     meta: Mapping[str, bytes] | None = None
+    column_meta: Mapping[str, Mapping[str, bytes]] | None = None
 
     def later_runs(self) -> Iterator[Run]:
         """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
@@ -96,15 +107,20 @@ def create(
     SchemaError
         A type or value cannot be stored or sorted by; nothing is committed.
     ColumnNotFoundError
-        A column of `sort_by` or of the options does not exist.
+        A column of `sort_by`, of `column_meta` or of the options does not exist.
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
     schema = contents.schema
     schemas.check(schema)
     options.check_names(schema.names)
+    _check_packing(schema, options)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
+    owned = {
+        schemas.index_of(schema, name, "the data"): given
+        for name, given in (contents.column_meta or {}).items()
+    }
     plan = Plan(
         store,
         options.is_durable,
@@ -124,7 +140,14 @@ def create(
         writes = 2 if keys and contents.rows is None else 1
         reports = Progress(progress, contents.rows, writes * sum(map(len, columns)))
         next_bundle = commit.base.head.next_bundle if commit.base else 1
-        creation = _Creation(store, commit, contents, options, reports, next_bundle)
+        by_owner = {str(paths[index][0]): given for index, given in owned.items()}
+        layers = {
+            LayerKey(owner, FIXED, name): content
+            for owner, given in {"": contents.meta or {}, **by_owner}.items()
+            for name, content in given.items()
+        }
+        check(layers)
+        creation = _Creation(store, commit, contents, options, reports, next_bundle, layers)
         staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
         reports.finish(staged.head.rows)
         properties = options.to_json()
@@ -133,12 +156,15 @@ def create(
 
         def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
+            # Tagged versions stay, also where the newest manifest is damaged.
+            known = newest or versions.latest(store)
             return staged.with_head(
                 uuid=newest.head.uuid if newest else str(uuid.uuid4()),
                 next_column=_next_column(newest, staged.head.columns.paths),
                 properties=_kept_properties(newest) | properties,
                 commit_ids=newest.head.commit_ids if newest else (),
                 next_bundle=_next_bundle(newest, staged),
+                tags=known.head.tags if known else {},
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -161,6 +187,7 @@ class _Creation:
     progress: Progress
     # The number of the next bundle.
     next_bundle: int
+    layers: Layers
 
     def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
@@ -241,7 +268,7 @@ class _Creation:
         head = replace(
             self._head(written),
             columns=column_index(staged),
-            nan_is_null=any(column.nan_is_null for column in staged),
+            claims=claims_of(staged),
         )
         return StagedVersion(self.store, head, schema, columns=staged)
 
@@ -254,10 +281,7 @@ class _Creation:
             fields=schemas.readable(schema),
             attributes=dict(self.contents.attributes or {}),
             pandas=self.contents.frame(sum(rows)),
-            metalayers={
-                LayerKey("", FIXED, name): content
-                for name, content in (self.contents.meta or {}).items()
-            },
+            metalayers=self.layers,
             bundles=tuple(written.bundles) if any(written.bundles) else (),
             next_bundle=self.next_bundle,
         )
@@ -280,7 +304,8 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             )
         latest = newest or versions.latest(store) or old
         properties = dict(old.head.properties) | _kept_properties(latest)
-        return StagedVersion.of(old).numbered_after(latest).with_head(properties=properties)
+        staged = StagedVersion.of(old).numbered_after(latest)
+        return staged.with_head(properties=properties, tags=latest.head.tags)
 
     with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
         published = commit.publish("restore", rebased)
@@ -296,6 +321,17 @@ def _rounded(table: pa.Table, schema: pa.Schema) -> pa.Table:
             chunks = [rounded(chunk, digits) for chunk in table.column(index).chunks]
             table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
     return table
+
+
+def _check_packing(schema: pa.Schema, options: WriteOptions) -> None:
+    """Raise SchemaError if a column is to have a chunk for each item, and has no items."""
+    named = options.packing if isinstance(options.packing, Mapping) else {}
+    for field in schema:
+        if named.get(field.name) == PER_ITEM and not has_items(field.type):
+            raise SchemaError(
+                f"packing {PER_ITEM!r} is for text and binary; column {field.name!r} has type "
+                f"{field.type}"
+            )
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

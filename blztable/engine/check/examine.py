@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from blztable.block_terms import VALUES
 from blztable.columns.blocks import Block
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
@@ -18,7 +19,7 @@ from blztable.engine.read.losses import find_losses
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.read.superchunks import check_digest_behind
+from blztable.engine.read.superchunks import check_digest_behind, check_empty
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
@@ -28,15 +29,18 @@ from blztable.report import Problem
 
 # Errors caused by a lack of descriptors or memory say nothing about a file.
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-# A damaged part is read in at most this many pieces.
+# A part with much damage is read in at most this many pieces.
 PIECES = 64
 
 
 class ColumnCheck:
     """The check of a column: compare its line of the manifest with the head."""
 
-    def __init__(self, version: Version, line: int, position: int) -> None:
+    def __init__(
+        self, version: Version, line: int, position: int, *, has_rows_of_table: bool
+    ) -> None:
         """Check a node of the column at `position`; `version` has the nodes as columns."""
+        self.has_rows_of_table = has_rows_of_table
         self.version = version
         self.index = line
         self.position = position
@@ -57,11 +61,6 @@ class ColumnCheck:
         except CorruptError as error:
             self._note(error, is_readable=True)
 
-    @property
-    def is_child(self) -> bool:
-        """True if this is a node below the root of a column."""
-        return len(self.version.head.columns.paths[self.index]) > 1
-
     def _note(self, cause: str | BlzError, is_readable: bool) -> None:
         key = self.version.key
         message = str(cause).removeprefix(f"{self.version.store.name}/{key}: ")
@@ -78,6 +77,7 @@ class PartCheck:
         self.column = column
         self.group = group
         self.facts = parts.facts[group]
+        self._unit_rows = parts.unit_rows(group)
         self.problems: list[Problem] = []
         self.opened: Part | None = None
         self.array: pa.Array | None = None
@@ -115,31 +115,34 @@ class PartCheck:
         assert part.superchunk is not None
         assert part.reader is not None
         for name, place in part.streams.items():
-            for chunk in range(len(place.info.chunks)):
+            is_item = name == VALUES and part.is_per_item
+            for chunk, size in enumerate(place.info.chunks):
+                file = (part.superchunk, part.reader, place.first_chunk + chunk)
                 try:
                     with part.error_context(name, chunk):
-                        check_digest_behind(part.superchunk, part.reader, place.first_chunk + chunk)
+                        check_digest_behind(*file)
+                        if not size:
+                            check_empty(*file)
                 except BlzError as error:
-                    self.note(error, is_readable=True)
+                    rows = (chunk, chunk + 1) if is_item else (0, None)
+                    self.note(error, *rows, is_readable=True)
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
+        rows = self.facts.rows
 
         def attempt(start: int, stop: int) -> str | None:
-            rows = [RowSpan(self.group, start, stop)]
+            span = RowSpan(self.group, start, stop)
             try:
-                array = read_array(parts, self.column.index, rows)
+                array = read_array(parts, self.column.index, [span])
             except BlzError as error:
                 _check_resources(error)
                 return str(error)
-            if stop - start == self.facts.rows:
+            if span.count == rows:
                 self.array = array
             return None
 
-        page_rows = max(self.facts.page_rows, 1)
-        pages = -(-self.facts.rows // page_rows)
-        step = -(-pages // PIECES) * page_rows
-        for start, stop, reason in find_losses(attempt, 0, self.facts.rows, step):
+        for start, stop, reason in find_losses(attempt, 0, rows, self._unit_rows, PIECES):
             self.note(reason, start, stop)
 
     def compare(self) -> None:
@@ -194,8 +197,7 @@ class PartCheck:
         stop_of_part = self._first + column.version.head.row_groups[self.group]
         message = message.removesuffix(HAS_ROWS.format(self._first, stop_of_part))
         stop = self.facts.rows if stop is None else stop
-        if column.is_child:
-            # The rows of a child are not those of the table.
+        if not column.has_rows_of_table:
             start, stop = 0, column.version.head.row_groups[self.group]
         rows = self._first + start, self._first + stop
         self.problems.append(

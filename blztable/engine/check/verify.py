@@ -48,7 +48,13 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     version = replace(version, _lines={})
     problems, flat = list(_manifest(version)), version.flat
     columns = [
-        ColumnCheck(flat, line, index) for index in indices for line in version.tree.nodes(index)
+        ColumnCheck(flat, line, index, has_rows_of_table=has_rows)
+        for index in indices
+        for line, has_rows in zip(
+            version.tree.nodes(index),
+            Node.of(version.schema.field(index).type).share_rows(),
+            strict=True,
+        )
     ]
     files: set[str] = set()
     chunks = nbytes = first = 0
@@ -84,6 +90,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 for message in bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
+    for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
+        problems.append(Problem(message, None, None, None, 0, head.rows, key, True))
     for column in columns:
         problems += column.problems
     names = tuple(version.schema.field(index).name for index in indices)

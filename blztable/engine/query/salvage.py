@@ -3,14 +3,17 @@
 Does not know how damage is found (`engine/read/losses.py`) or how rows are read (`select.py`).
 
 Theory of operation. Each row group is read by itself. Where that fails, each column is read page by
-page. Lost rows of a column are left out of the result, or the column is null there. The rows that
-a condition depends on are left out in both cases: the condition is null there.
+page, or item by item where each is a chunk. Lost rows of a column are left out of the result, or
+the column is null there. The rows that a condition depends on are left out in both cases: the
+condition is null there.
 """
 
+import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +28,11 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
 
+_log = logging.getLogger(__name__)
+
 # What a read does about damage.
 ON_CORRUPT = ("raise", "skip", "null")
-# A damaged part is read in at most this many pieces.
+# A part with much damage is read in at most this many pieces.
 PIECES = 1024
 
 
@@ -55,13 +60,23 @@ def salvaged(
         With "raise"; or if the manifest's line of a column is damaged, so that no row of the column
         can be read.
     """
+    started = monotonic()
     try:
-        return read(), []
+        whole = read()
     except BlzError as error:
         if on_corrupt == "raise" or not is_damage(error):
             raise
+    else:
+        _log.debug(
+            "%s: read %d rows of %d columns in %.4f s",
+            *(version.store.name, len(whole.numbers), len(columns), monotonic() - started),
+        )
+        return whole, []
     salvage = _Salvage(version, columns, scan, with_nans, with_nulls=on_corrupt == "null")
-    return salvage.of(rows)
+    found, losses = salvage.of(rows)
+    for loss in losses:
+        _log.info("%s: %s", version.store.name, loss)
+    return found, losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +137,15 @@ class _Salvage:
         lines = [version.flat.column(line) for line in version.tree.nodes(index)]
         rows = version.head.row_groups[span.group]
         # The items of lists have pages of their own.
-        of_rows = [one.facts[span.group] for one in lines if one.facts[span.group].rows == rows]
-        page_rows = min((one.page_rows for one in of_rows if one.page_rows), default=rows)
+        of_rows = [one for one in lines if one.facts[span.group].rows == rows]
+        units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
 
         def attempt(start: int, stop: int) -> str | None:
             with OpenParts(version) as parts:
                 piece = [RowSpan(span.group, start, stop)]
                 return _fault(partial(read_columns, parts, [index], piece))
 
-        pieces = -(-rows // page_rows)
-        return find_losses(attempt, span.start, span.stop, -(-pieces // PIECES) * page_rows)
+        return find_losses(attempt, span.start, span.stop, min(units, default=rows), PIECES)
 
     def _with_nulls(
         self,

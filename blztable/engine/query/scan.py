@@ -56,7 +56,7 @@ class Scan:
         self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
         self._expression = expression
         self._group_statistics = {
-            index: _statistics_of_groups(version, index)
+            index: statistics_of_groups(version, index)
             for step in self.steps
             for index in step.pruner.columns
         }
@@ -233,7 +233,7 @@ def _rank(version: Version, step: Step) -> float:
     return row_bytes / (1 - share)
 
 
-def _statistics_of_groups(version: Version, index: int) -> Runs:
+def statistics_of_groups(version: Version, index: int) -> Runs:
     """Return the statistics of a column's row groups."""
     parts, type_ = version.column(index), version.schema.field(index).type
     try:

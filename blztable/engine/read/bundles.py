@@ -155,7 +155,7 @@ def _rebased(root: BlockPlace, base: int) -> BlockPlace:
         return root
     # `replace` takes three times longer, for each column of a wide table.
     own = (values.name, values.layout, values.info, values.first_chunk, values.bounds)
-    values = StreamPlace(*own, values.nbytes, values.encoding.rebased(base))
+    values = StreamPlace(*own, values.bound_rows, values.nbytes, values.encoding.rebased(base))
     return BlockPlace(root.rows, root.page_rows, {**root.streams, VALUES: values}, root.children)
 
 

@@ -15,9 +15,11 @@ A thread holds at most one run of compressed bytes and one chunk. Knows nothing 
 only as a count for the progress.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 
@@ -28,7 +30,11 @@ from blztable.engine.run.progress import Progress
 from blztable.engine.run.scratch import scratch
 from blztable.engine.run.tasks import Task
 from blztable.errors import BlzError, CorruptError
-from blztable.format.chunk import decompress_blocks, decompress_into
+from blztable.format.chunk import (
+    LARGE_CHUNK_BYTES,
+    decompress_blocks,
+    decompress_into,
+)
 
 # Uncompressed bytes that are read by one call, if they lie together.
 RUN_BYTES = 2 << 20
@@ -106,6 +112,8 @@ class Run:
         begin, head = self.begin, 0
         for number, nbytes in enumerate(place.info.chunks[self.first : self.last]):
             chunk = raw[offsets[number] - offsets[0] : offsets[number + 1] - offsets[0] - size]
+            if not nbytes:
+                continue  # An empty item: its chunk says nothing.
             at, end = (index + number) * size, begin + nbytes
             while requests[head].high <= begin:
                 head += 1
@@ -118,14 +126,16 @@ class Run:
                         f"expected {digests[at : at + size].hex()}"
                     )
                 if address is not None and request.low <= begin and end <= request.high:
-                    decompress_into(chunk, typesize, address + begin, nbytes)
+                    decompress_into(chunk, typesize, address + begin, nbytes, LARGE_CHUNK_BYTES)
                 else:
                     whole = np.frombuffer(scratch(nbytes, 1), np.uint8)
                     needed = request.sink.needed(begin, end) if self._is_picked else None
                     if needed is None or len(needed[0]) > FEW_RANGES:
-                        decompress_into(chunk, typesize, whole.ctypes.data, nbytes)
+                        decompress_into(
+                            chunk, typesize, whole.ctypes.data, nbytes, LARGE_CHUNK_BYTES
+                        )
                     else:
-                        decompress_blocks(chunk, typesize, whole, *needed)
+                        decompress_blocks(chunk, typesize, whole, *needed, LARGE_CHUNK_BYTES)
                     _give(requests, head, begin, whole)
             except BlzError:
                 with part.error_context(place.name, self.first + number):
@@ -246,9 +256,10 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
     first: int | None = None
     begin = head = 0
     # The request that contains the next byte, or else the next one; and the last request reached.
-    request = last = at = 0
-    for index, size in enumerate(place.info.chunks):
-        end = at + size
+    request = last = at = index = 0
+    ends = list(accumulate(place.info.chunks))
+    while requests[-1].high > at:
+        end = ends[index]
         while requests[request].high <= at:
             request += 1
         is_needed = requests[request].low < end
@@ -259,11 +270,11 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
             first, begin, head = index, at, request
         while last + 1 < len(requests) and requests[last + 1].low < end:
             last += 1
-        if requests[-1].high <= end:
-            break
-        at = end
+        # A stream may have a million chunks.
+        index = index + 1 if is_needed else bisect_right(ends, requests[request].low)
+        at = ends[index - 1]
     if first is not None:
-        yield Run(part, place, requests[head : last + 1], first, index + 1, begin)
+        yield Run(part, place, requests[head : last + 1], first, index, begin)
 
 
 def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Task]:

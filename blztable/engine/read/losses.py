@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
 
+# So often rows are read to find the losses of a column and row group exactly.
+MOST_ATTEMPTS = 1024
+
 # Reads the rows from a start to a stop; returns the reason if that fails because of damage.
 Attempt = Callable[[int, int], str | None]
 
@@ -49,8 +52,10 @@ class Loss:
         return f"rows {self.start:,} to {end} {what}: {self.reason}"
 
 
-def find_losses(attempt: Attempt, start: int, stop: int, page_rows: int) -> list[Lost]:
-    """Return the runs of rows that cannot be read, to the page, by reading halves of halves.
+def find_losses(
+    attempt: Attempt, start: int, stop: int, unit_rows: int, most_pieces: int
+) -> list[Lost]:
+    """Return the runs of rows that cannot be read, by reading halves of halves.
 
     Parameters
     ----------
@@ -58,24 +63,36 @@ def find_losses(attempt: Attempt, start: int, stop: int, page_rows: int) -> list
         Tries to read rows.
     start, stop : int
         Rows of one row group.
-    page_rows : int
+    unit_rows : int
         Rows that are read together; runs are cut between them.
+    most_pieces : int
+        The number of pieces of the rows that are told apart once `MOST_ATTEMPTS` were made.
     """
-    reason = attempt(start, stop)
-    if reason is None:
-        return []
-    first, last = start // page_rows + 1, (stop - 1) // page_rows
-    if first > last:
-        return [Lost(start, stop, reason)]
-    middle = (first + last + 1) // 2 * page_rows
-    found: list[Lost] = []
-    for low, high in ((start, middle), (middle, stop)):
-        for lost in find_losses(attempt, low, high, page_rows):
-            if found and found[-1][1:] == (lost.start, lost.reason):
-                lost = lost._replace(start=found.pop().start)
-            found.append(lost)
-    # Both halves may be readable although the whole is not.
-    return found or [Lost(start, stop, reason)]
+    units = -(-(stop - start) // unit_rows)
+    piece_rows = -(-units // most_pieces) * unit_rows
+    attempts = 0
+
+    def lost_of(start: int, stop: int) -> list[Lost]:
+        nonlocal attempts
+        attempts += 1
+        reason = attempt(start, stop)
+        if reason is None:
+            return []
+        cut = unit_rows if attempts <= MOST_ATTEMPTS else piece_rows
+        first, last = start // cut + 1, (stop - 1) // cut
+        if first > last:
+            return [Lost(start, stop, reason)]
+        middle = (first + last + 1) // 2 * cut
+        found: list[Lost] = []
+        for low, high in ((start, middle), (middle, stop)):
+            for lost in lost_of(low, high):
+                if found and found[-1][1:] == (lost.start, lost.reason):
+                    lost = lost._replace(start=found.pop().start)
+                found.append(lost)
+        # Both halves may be readable although the whole is not.
+        return found or [Lost(start, stop, reason)]
+
+    return lost_of(start, stop)
 
 
 def is_damage(error: BlzError) -> bool:

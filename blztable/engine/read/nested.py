@@ -233,7 +233,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
     if node.rows not in (ITEMS, RUNS) or not span.count:
         return span
     part = parts.open(line, span.group)
-    low, high = part.root.streams[VALUES].value_range(span.start, span.stop, part.page_rows)
+    low, high = part.root.streams[VALUES].value_range(span.start, span.stop)
     if node.rows == RUNS and span.start and low:
         # The run of the first row may have begun before it.
         low -= 1

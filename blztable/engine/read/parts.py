@@ -5,7 +5,7 @@ returns a `Part`: the tree of blocks, with the place of every stream. Chunks are
 (`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.memory import bytes_of
-from blztable.block_terms import CODES, DICTIONARY, VALID, VALUES
+from blztable.block_terms import CODES, DICTIONARY, PACKED, PER_ITEM, VALID, VALUES
 from blztable.closing import Closing
 from blztable.columns.codecs import decimals
 from blztable.columns.types import layout_of
@@ -25,6 +25,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format import layout
 from blztable.format.checksum import Checksum
+from blztable.format.line import NAN_IS_NULL
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk
 
@@ -124,6 +125,11 @@ class Part:
         return self.superchunk.checksum
 
     @property
+    def is_per_item(self) -> bool:
+        """True if each chunk of `values` is the item of one row."""
+        return self.superchunk is not None and self.superchunk.info.packing == PER_ITEM
+
+    @property
     def is_small(self) -> bool:
         """True if opening the part read all of it."""
         return self.cbytes <= SMALL_PART
@@ -211,7 +217,7 @@ def open_part(
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
-    nan_is_null: bool = False,
+    claims: Set[str] = frozenset(),
 ) -> Part:
     """Read the front and the trailer of a superchunk, and check them.
 
@@ -227,18 +233,20 @@ def open_part(
         The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
-    nan_is_null
-        True if the rows are null where the value is NaN, from the manifest.
+    claims
+        What the line of the column claims of the part.
     """
     with ErrorContext(context):
-        _check_nan(type_, nan_is_null)
+        nan_is_null = _nan_is_null(type_, claims)
         if reader is None:
+            _check_packing(claims, PACKED)
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed and facts.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
         superchunk = open_superchunk(reader, facts, SMALL_PART)
+        _check_packing(claims, superchunk.info.packing)
         root = place(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
@@ -253,9 +261,17 @@ def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
     return sum(one.decoded for one in places)
 
 
-def _check_nan(type_: pa.DataType, nan_is_null: bool) -> None:
-    if nan_is_null and not pa.types.is_floating(type_):
+def _nan_is_null(type_: pa.DataType, claims: Set[str]) -> bool:
+    """True if the line claims that NaN is null; raise CorruptError unless the type has NaN."""
+    if NAN_IS_NULL in claims and not pa.types.is_floating(type_):
         raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
+    return NAN_IS_NULL in claims
+
+
+def _check_packing(claims: Set[str], packing: str) -> None:
+    expected = PER_ITEM if PER_ITEM in claims else PACKED
+    if packing != expected:
+        raise CorruptError(f"packing {packing!r}; the line of the column says {expected!r}")
 
 
 def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
@@ -319,12 +335,13 @@ class OpenParts(Closing):
         context = f"{file}, column {version.schema.field(index).name!r}"
         facts = parts.facts[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
-        nan_is_null = bool(parts.nan_is_null and parts.nan_is_null[group])
+        claims = parts.claims_of(group)
         if not (parts.at and parts.at[group]):
             reader = PartReader(self._files, key) if key else None
-            return open_part(reader, facts, type_, sizes, context, nan_is_null)
+            return open_part(reader, facts, type_, sizes, context, claims)
         with ErrorContext(context):
-            _check_nan(type_, nan_is_null)
+            nan_is_null = _nan_is_null(type_, claims)
+            _check_packing(claims, PACKED)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
             if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):

@@ -11,10 +11,11 @@ from itertools import accumulate
 import pyarrow as pa
 
 from blztable.arrow.types import is_text
-from blztable.block_terms import CODES, ENDS, PLAIN, VALID, VALUES, child_prefix
+from blztable.block_terms import CODES, ENDS, PER_ITEM, PLAIN, VALID, VALUES, child_prefix
 from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
+from blztable.columns.encodings.items import ByChunks
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
@@ -34,8 +35,9 @@ class StreamPlace:
         The form of the stream by its type, and its description in the file.
     first_chunk
         The index of the stream's first chunk in the superchunk.
-    bounds
-        Byte offset of each page, and the end of the last one; empty if rows have a fixed size.
+    bounds, bound_rows
+        Byte offset of each page, and the end of the last one; empty if rows have a fixed size. If
+        each item is a chunk, the same of each row. Rows from one offset to the next.
     nbytes
         The bytes of the values.
     encoding
@@ -47,6 +49,7 @@ class StreamPlace:
     info: StreamInfo
     first_chunk: int
     bounds: tuple[int, ...]
+    bound_rows: int
     nbytes: int
     encoding: Encoding | None = None
 
@@ -75,17 +78,17 @@ class StreamPlace:
         """Return the bytes that are decompressed, or made of nothing."""
         return self.info.nbytes if self.has_chunks else self.nbytes
 
-    def range_of(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
-        """Return the range of bytes before decoding of these rows, which must be whole pages."""
+    def range_of(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of bytes before decoding of these rows, from bound to bound."""
         if self.encoding is not None:
             return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
-        return self.value_range(start, stop, page_rows)
+        return self.value_range(start, stop)
 
-    def value_range(self, start: int, stop: int, page_rows: int) -> tuple[int, int]:
+    def value_range(self, start: int, stop: int) -> tuple[int, int]:
         """Return the range of bytes of the values of these rows, as if they were not encoded."""
         if self.info.pages is None:
             return self.layout.nbytes(start), self.layout.nbytes(stop)
-        return self.bounds[start // page_rows], self.bounds[-(-stop // page_rows)]
+        return self.bounds[start // self.bound_rows], self.bounds[-(-stop // self.bound_rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,11 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
         own = stored = layout.streams[stream.name]
         encoding = None
         if stream.encoding is not None:
-            pages = next((one.pages for one in info.streams if one.name == VALUES), None)
-            owner = Owner(own, info.rows, info.page_rows, pages, is_text(type_), bool(prefix))
+            items = next((one for one in info.streams if one.name == VALUES), None)
+            pages = items.pages if items else None
+            chunks = items.chunks if items and info.packing == PER_ITEM else None
+            facts = (info.rows, info.page_rows, pages)
+            owner = Owner(own, *facts, is_text(type_), bool(prefix), chunks)
             encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
         if own.dtype == ROWS and not isinstance(encoding, Below):
@@ -138,16 +144,21 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
         _check_stream(stream, stored, rows, prefix, type_)
         if encoding and encoding.needs_pages:
             _check_whole_pages(stream, stored.nbytes(info.page_rows))
-        bounds = () if stream.pages is None else tuple(accumulate(stream.pages, initial=0))
+        is_items = info.packing == PER_ITEM and stream.name == VALUES
+        sizes = stream.chunks if is_items else stream.pages or ()
+        bounds = () if stream.pages is None else tuple(accumulate(sizes, initial=0))
+        bound_rows = 1 if is_items else info.page_rows
         nbytes = own.nbytes(info.rows) if own.bits is not None else bounds[-1]
         if own.dtype == ROWS:
             # The pages count rows, whose bytes are in another part.
             nbytes = 0
         streams[stream.name] = StreamPlace(
-            prefix + stream.name, own, stream, first_chunk, bounds, nbytes, encoding
+            *(prefix + stream.name, own, stream, first_chunk),
+            *(bounds, bound_rows, nbytes, encoding),
         )
         first_chunk += len(stream.chunks)
     _check_dictionary(streams)
+    _check_packing(info, streams)
     children = {}
     for name, child in info.children.items():
         children[name] = place(
@@ -179,6 +190,14 @@ def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
     """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
     if any(size % page_bytes for size in stream.chunks[:-1]):
         raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")
+
+
+def _check_packing(info: BlockInfo, streams: Mapping[str, StreamPlace]) -> None:
+    """Raise CorruptError unless ends follow from chunks if, and only if, each item is one."""
+    ends, values = streams.get(ENDS), streams.get(VALUES)
+    is_by_chunks = ends is not None and isinstance(ends.encoding, ByChunks)
+    if is_by_chunks != (info.packing == PER_ITEM) or (is_by_chunks and values and values.encoding):
+        raise CorruptError(f"packing {info.packing!r} of streams that are not encoded so")
 
 
 def _check_dictionary(streams: Mapping[str, StreamPlace]) -> None:

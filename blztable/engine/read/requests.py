@@ -18,7 +18,7 @@ from blztable.columns.codecs.lists import ROWS
 from blztable.columns.encodings.dictionary import Dictionary
 from blztable.columns.encodings.numbers import Scaled
 from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Words
-from blztable.columns.sinks import DecodingNulls, Items, Memory, Sink
+from blztable.columns.sinks import DecodingNulls, Items, Memory, Shifted, Sink
 from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import Part
 from blztable.engine.read.places import BlockPlace, StreamPlace
@@ -79,13 +79,18 @@ class SpanRows(PartRows):
         for name, place in root.streams.items():
             requests = []
             for number, span in enumerate(self._spans, first):
-                low, high = place.range_of(span.start, span.stop, root.page_rows)
-                if low < high and isinstance(place.encoding, Dictionary):
+                low, high = place.range_of(span.start, span.stop)
+                if place.layout.bits == 1 and span.start % 8:
+                    low = span.start // 8
+                    target = decoder.target(number, name) if decoder else None
+                    sink = Shifted(target, span.start, span.count) if target else _CHECKED
+                    requests.append(ByteRequest(low, high, place.decoding(sink)))
+                elif low < high and isinstance(place.encoding, Dictionary):
                     sink = _items(place.encoding, span, decoder, number)
                     requests.append(ByteRequest(low, high, sink))
                 elif low < high:
                     target = decoder.target(number, name) if decoder else None
-                    first_value = place.value_range(span.start, span.stop, root.page_rows)[0]
+                    first_value, _ = place.value_range(span.start, span.stop)
                     requests.append(ByteRequest(low, high, _memory(place, target, first_value)))
             yield from runs(self.part, place, requests)
         yield from _fill_children(self.part, root, decoder, first)
@@ -111,9 +116,9 @@ class PickedRows(PartRows):
             self._ends = PickedItems(self._rows, place.encoding)
             yield from self._runs(place, self._ends)
         elif place is not None:
-            bounds = root.streams[VALUES].bounds
-            width = place.layout.typesize
-            ends = self._ends = Ends(self._rows, width, root.rows, root.page_rows, bounds)
+            values, width = root.streams[VALUES], place.layout.typesize
+            bounds = (values.bound_rows, values.bounds)
+            ends = self._ends = Ends(self._rows, width, root.rows, *bounds)
             yield from self._runs(place, place.decoding(ends))
 
     def plan(self) -> None:
@@ -182,8 +187,7 @@ class PickedRows(PartRows):
 
     def _runs(self, place: StreamPlace, sink: Sink) -> Iterator[Run]:
         """Yield the runs of the pages that have the rows."""
-        page_rows = self.part.root.page_rows
-        ranges = (place.range_of(span.start, span.stop, page_rows) for span in self._pages)
+        ranges = (place.range_of(span.start, span.stop) for span in self._pages)
         requests = [ByteRequest(low, high, sink) for low, high in ranges if low < high]
         return runs(self.part, place, requests)
 
@@ -194,7 +198,9 @@ class PickedRows(PartRows):
         starts, ends = self._ends.starts[filled], self._ends.ends[filled]
         if not len(starts):
             return iter(())
-        bounds = np.cumsum([0, *place.info.chunks])
+        bounds = np.array(place.bounds)
+        if place.bound_rows > 1:
+            bounds = np.cumsum([0, *place.info.chunks])
         first = np.searchsorted(bounds, starts, "right") - 1
         last = np.searchsorted(bounds, ends)
         # Items that share a chunk, or lie in adjacent ones, become one request.
@@ -259,13 +265,16 @@ def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]
     sizes, first_byte, items = {}, 0, 0
     pages: tuple[int, ...] = ()
     for name, place in block.streams.items():
-        low, high = place.value_range(span.start, span.stop, page_rows)
+        low, high = place.value_range(span.start, span.stop)
         if place.layout.dtype == ROWS:
             items = high - low
+        elif place.layout.bits == 1:
+            sizes[name] = place.layout.nbytes(span.count)
         else:
             sizes[name] = high - low
         if place.info.pages is not None:
             first_byte = low
+        if place.info.pages is not None and place.bound_rows == page_rows:
             pages = place.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
     return Piece(
         span.count, sizes, first_byte, page_rows, pages, children, block.nan_is_null, items

@@ -69,13 +69,16 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
 
 
 def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
-    """Return the pages of ascending spans, as spans; adjacent pages are joined."""
+    """Return the pages of ascending spans, as spans; adjacent pages are joined.
+
+    Items that are a chunk each are read without the rest of their page.
+    """
     pages: list[RowSpan] = []
     facts = parts.facts
     for span in selected:
-        page_rows = max(facts.page_rows[span.group], 1)
-        start = span.start // page_rows * page_rows
-        stop = min(-(-span.stop // page_rows) * page_rows, facts.rows[span.group])
+        unit = parts.unit_rows(span.group)
+        start = span.start // unit * unit
+        stop = min(-(-span.stop // unit) * unit, facts.rows[span.group])
         if pages and pages[-1].group == span.group and pages[-1].stop >= start:
             start = pages.pop().start
         pages.append(RowSpan(span.group, start, stop))

@@ -67,6 +67,8 @@ def _add(found: _Found, part: Part, place: StreamPlace) -> None:
         return
     superchunk, reader, first = part.superchunk, part.reader, place.first_chunk
     last, share = first + len(place.info.chunks), 1.0
+    # An empty item has no codec.
+    shown = next((chunk for chunk, size in enumerate(place.info.chunks) if size), 0)
     if part.bundle is not None:
         superchunk, reader = part.bundle.superchunk, part.bundle.reader
         first, _ = part.slots[first]
@@ -76,7 +78,7 @@ def _add(found: _Found, part: Part, place: StreamPlace) -> None:
     offsets = superchunk.offsets
     found.cbytes += int((offsets[last] - offsets[first]) * share)
     with part.error_context():
-        found.codecs[_codec(reader.read(offsets[first], CHUNK_HEADER.size))] = None
+        found.codecs[_codec(reader.read(offsets[first + shown], CHUNK_HEADER.size))] = None
 
 
 def _codec(header: bytes) -> str:

@@ -7,6 +7,9 @@ import threading
 
 import numpy as np
 
+# Larger buffers are rare, and are not kept.
+MOST_KEPT = 16 << 20
+
 _local = threading.local()
 
 
@@ -15,6 +18,8 @@ def scratch(nbytes: int, number: int = 0) -> memoryview:
 
     Buffers with different numbers may be used at the same time.
     """
+    if nbytes > MOST_KEPT:
+        return np.empty(nbytes, np.uint8).data
     buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
     buffer = buffers.get(number)
     if buffer is None or len(buffer) < nbytes:

@@ -26,12 +26,14 @@ Ctrl-C is deferred in steps 1 and 3 to 6 and while new files are discarded, so n
 is forgotten. Step 2 stops between two of its tasks.
 """
 
+import logging
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Self
 
 from blztable.caller import stack_level
@@ -40,7 +42,14 @@ from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
 from blztable.engine.version.versions import LOCK_SECONDS, Version
-from blztable.errors import BlzError, CommitUnknownError, ConflictError, CorruptError, LimitError
+from blztable.errors import (
+    BlzError,
+    CommitUnknownError,
+    ConflictError,
+    CorruptError,
+    LimitError,
+    TableNotFoundError,
+)
 from blztable.format import layout, manifest
 from blztable.format.manifest import Head
 from blztable.interrupts import DeferInterrupt
@@ -48,6 +57,8 @@ from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
 __all__ = ["AlreadyCommitted", "Commit", "Plan"]
+
+_log = logging.getLogger(__name__)
 
 WRITER = f"blztable {VERSION}"
 # Number of commit ids that a table remembers.
@@ -157,7 +168,7 @@ class Commit:
             The version is published and may not survive a loss of power, or it is unknown whether
             it is published.
         """
-        store, begun = self.plan.store, self._after_begin()
+        store, begun, started = self.plan.store, self._after_begin(), monotonic()
         begun.check_process()
         if self.plan.is_durable and staged is not None:
             begun.files.flush(staged.files())
@@ -167,6 +178,7 @@ class Commit:
             self._repeat_made_durable(),
             in_flight.writers_lock(store, durable=self.plan.is_durable),
         ):
+            locked = monotonic()
             version, staged, lines = self._publish(operation, rebase)
             # Whatever fails from here on, the published version does not name these files.
             columns = {path[0] for path in version.head.columns.paths}
@@ -178,6 +190,18 @@ class Commit:
                     raise _unknown(store, version.head.version, error) from error
             pinned = _pin(version)
             self._tidy(version, staged, lines)
+        head = version.head
+        groups = len(head.row_groups)
+        _log.info(
+            "%s: version %d: %s; %d rows, %d row groups",
+            *(store.name, head.version, operation, head.rows, groups),
+        )
+        _log.debug(
+            "%s: version %d: %d bytes in columns, %d in lines; "
+            "waited %.4f s for the lock, held it %.4f s",
+            *(store.name, head.version, sum(head.columns.cbytes), sum(map(len, lines))),
+            *(locked - started, monotonic() - locked),
+        )
         return version, pinned
 
     def _publish(
@@ -188,7 +212,7 @@ class Commit:
         while True:
             newest = _find_newest(plan)
             plan.check_id(newest.version)
-            staged = rebase(newest.version)
+            staged = self._rebased(operation, rebase, newest)
             head = _next_head(plan, newest, staged.head, operation)
             if head.durable:
                 # The rebase may have brought back files that a later change had replaced.
@@ -210,6 +234,20 @@ class Commit:
                     raise _unknown(plan.store, head.version, error) from error
                 raise
             return version, staged, lines
+
+    def _rebased(self, operation: str, rebase: Rebase, newest: Newest) -> StagedVersion:
+        """Return the staged version on the newest one, and tell of other writers."""
+        base, name = self.base, self.plan.store.name
+        if base is not None and newest.number != base.head.version:
+            _log.info(
+                "%s: version %s came before this %s, which is applied to it",
+                *(name, newest.number, operation),
+            )
+        try:
+            return rebase(newest.version)
+        except ConflictError:
+            _log.info("%s: version %s conflicts with this %s", name, newest.number, operation)
+            raise
 
     def _tidy(self, version: Version, staged: StagedVersion, lines: Sequence[bytes]) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
@@ -269,6 +307,7 @@ def _find_newest(plan: Plan) -> Newest:
 
 def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head:
     """Return the head to publish: the staged head with number, parent, time and identity."""
+    _check_tags(plan.store, newest, staged.tags)
     store, number = plan.store, newest.last_number + 1
     if number > layout.MAX_VERSION:
         raise LimitError(
@@ -298,6 +337,21 @@ def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head
         # Otherwise this commit would remove the last durable version and its acknowledged rows.
         return replace(head, durable=True, lasting=0)
     return head
+
+
+def _check_tags(store: Store, newest: Newest, tags: Mapping[str, int]) -> None:
+    """Raise TableNotFoundError if a new tag names a version that is gone.
+
+    Versions are removed under the writers' lock only, so those that exist now stay if this commit
+    tags them.
+    """
+    known = newest.version.head.tags if newest.version else {}
+    for name, number in tags.items():
+        if number not in newest.numbers and known.get(name) != number:
+            raise TableNotFoundError(
+                f"{store.name} no longer has version {number}, so it cannot be tagged {name!r}; "
+                f"the versions are {newest.numbers!r:.500}"
+            )
 
 
 def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:

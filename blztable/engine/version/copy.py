@@ -5,6 +5,7 @@ The files of a row group follow each other, so memory has no more than one of th
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -58,7 +59,9 @@ def copy(
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(target, newest)
         return StagedVersion(
-            target, staged.head, staged.schema, columns=staged.columns, base=staged.base
+            *(target, replace(staged.head, tags={}), staged.schema),
+            columns=staged.columns,
+            base=staged.base,
         )
 
     with Commit(Plan(target, is_durable, may_create=True)) as commit:

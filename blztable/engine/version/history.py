@@ -1,18 +1,19 @@
 """History: list the versions of a table with time, operation and size, and compare two of them.
 
 Reads only manifests; for the list, only their heads. Damaged versions are listed too, because a
-user looks here for an intact version to open.
+user looks here for an intact version to open. Finds versions by their tags and by times, too.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from blztable.engine.version import mirrors, versions
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import StorageError
+from blztable.errors import StorageError, TableNotFoundError
 from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.format.manifest import Head
@@ -22,7 +23,8 @@ from blztable.storage.store import KeyNotFound, Store
 
 def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
-    infos = []
+    infos: list[VersionInfo] = []
+    known: Mapping[str, int] = {}
     mirrored = mirrors.mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
@@ -45,10 +47,76 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 head.writer,
             )
             infos.append(info)
+            known = head.tags
     if mirrored > max(numbers, default=0):
         damage = f"the manifest is gone; {layout.SIZES} names this version"
         infos.append(VersionInfo(mirrored, damage=damage))
-    return infos
+    names = {number: tuple(tag for tag in known if known[tag] == number) for number in numbers}
+    return [replace(info, tags=names.get(info.number, ())) for info in infos]
+
+
+def tags(store: Store) -> Mapping[str, int]:
+    """Return the tags of a table."""
+    newest, pinned = versions.pin(store)
+    with pinned:
+        return newest.head.tags
+
+
+def tagged(store: Store, tag: str) -> int:
+    """Return the version that has a tag; TableNotFoundError if there is none."""
+    known = tags(store)
+    if tag not in known:
+        names = ", ".join(map(repr, known)) or "none"
+        raise TableNotFoundError(f"{store.name} has no tag {tag!r:.300}; its tags: {names:.500}")
+    return known[tag]
+
+
+def number_at(store: Store, time: str) -> int:
+    """Return the version that was the newest at a time, which is written as heads write it.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no table, or the version of that time is not kept any more.
+    CorruptError
+        The manifest is damaged, without which nobody knows the times.
+    """
+    numbers = versions.checked_numbers(store)
+    if not numbers:
+        raise versions.no_table(store)
+    # When versions were made, also those that are gone: newer heads know.
+    made: dict[int, str] = {}
+    after = oldest = ""
+    for number in reversed(numbers):
+        try:
+            head = versions.load(store, number).head
+        except KeyNotFound:
+            continue  # Removed after it was listed.
+        except DAMAGED:
+            if number not in made:
+                raise
+        else:
+            made |= {one: at for at, one in head.history}
+            made[number] = head.time
+        oldest = f"version {number}, of {_shown(made[number])}"
+        if made[number] > time:
+            after = oldest
+            continue
+        for gone in range(number + 1, numbers[-1] + 1):
+            if gone in numbers or made.get(gone, "") > time:
+                break
+            raise TableNotFoundError(
+                f"{store.name} no longer has version {gone}, which may be that of {_shown(time)}; "
+                f"kept are {oldest}, and {after}"
+            )
+        return number
+    raise TableNotFoundError(
+        f"{store.name} has no version of {_shown(time)}: the oldest one is {oldest}"
+    )
+
+
+def _shown(time: str) -> str:
+    return time.removesuffix("+00:00") + "Z"
 
 
 def _time(head: Head) -> datetime | None:

@@ -3,9 +3,11 @@
 Knows nothing of versions: the commit passes the files that the published version names.
 """
 
+import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Protocol
 
 from blztable.errors import BlzError, CorruptError, LimitError
@@ -13,6 +15,8 @@ from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, Store
+
+_log = logging.getLogger(__name__)
 
 # Numbers of files, by the path of their column.
 Files = Mapping[Path, Collection[int]]
@@ -102,6 +106,7 @@ class NewFiles:
         ]
         if not files:
             return
+        started = monotonic()
         try:
             self._store.flush([layout.part(path, k) for path, k in files])
         except KeyNotFound as error:
@@ -110,6 +115,8 @@ class NewFiles:
                 "check what else removes files there, and repeat the change"
             ) from None
         self._flushed.update(files)
+        seconds = monotonic() - started
+        _log.debug("%s: flushed %d new files in %.4f s", self._store.name, len(files), seconds)
 
     def count(self) -> tuple[int, int]:
         """Return the numbers of writers and of reserved columns, for `discard`."""

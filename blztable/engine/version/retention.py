@@ -1,36 +1,73 @@
 """Retention: remove expired versions, and the files that only they name.
 
-The manifest of a version is removed before its files. A pinned version is kept. Called under the
-writers' lock. An expired version is compared with the next kept version first: usually that one
-names all of its files, and no other manifest has to be read. Still, that costs as much as a small
-append, so a quick run of appends removes its expired versions together (`is_due`).
+The manifest of a version is removed before its files. A pinned version is kept, and one with a
+tag. Called under the writers' lock. An expired version is compared with the next kept version
+first: usually that one names all of its files, and no other manifest has to be read. Still, that
+costs as much as a small append, so a quick run of appends removes its expired versions together
+(`is_due`).
+A budget in bytes needs the sizes of the files that older versions name; they are in the manifests.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any, Self
 
 from blztable.engine.version import versions
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BusyError
 from blztable.format import layout
-from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import file_numbers
+from blztable.format.line import NO_FILE, file_numbers
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Lock, Store
 
+_log = logging.getLogger(__name__)
+
 KEEP_VERSIONS = 10
 KEEP_SECONDS = 3600
+# Versions kept by a commit that replaces the table: a copy shares no file with the one before.
+KEEP_REPLACED = 2
 # A quick run of appends removes its expired versions when there are this many, or when one of them
 # was replaced this many seconds ago.
 RUN_VERSIONS = 8
 RUN_SECONDS = 60
 # Operations that the run consists of. The last one, an append, does not leave many bytes behind.
 _RUN = {"append", "merge"}
+# Properties, with "keep_" before each.
+_NAMES = ("versions", "seconds", "bytes")
 # About thirty years. A larger value could overflow a date.
 _MAX_SECONDS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a table keeps: a number of versions, the newest included, an age, a size.
+
+    Attributes
+    ----------
+    nbytes : int or None
+        Bytes that the older versions may take beside the newest one; None for any number.
+    """
+
+    versions: int = KEEP_VERSIONS
+    seconds: float = KEEP_SECONDS
+    nbytes: int | None = None
+
+    @classmethod
+    def of(cls, head: Head) -> Self:
+        """Return the limits that a head sets."""
+        chosen = {name: head.properties.get(f"keep_{name}") for name in _NAMES}
+        is_free = all(value is None for value in chosen.values())
+        most = KEEP_REPLACED if is_free and head.operation == "replace" else KEEP_VERSIONS
+        return cls(
+            _limit(chosen["versions"], most),
+            _limit(chosen["seconds"], KEEP_SECONDS),
+            _limit(chosen["bytes"], None),
+        )
 
 
 def is_due(newest: Head, before: Head | None) -> bool:
@@ -40,8 +77,11 @@ def is_due(newest: Head, before: Head | None) -> bool:
     """
     if before is None or newest.operation != "append" or before.operation not in _RUN:
         return True
+    limits = Limits.of(newest)
+    if limits.nbytes is not None:
+        return True
     numbers = [*(number for _, number in newest.history), newest.version]
-    expired = expired_versions(newest, numbers, *limits(newest.properties))
+    expired = expired_versions(newest, numbers, limits)
     if len(expired) >= RUN_VERSIONS:
         return True
     recent = _seconds_ago(RUN_SECONDS)
@@ -53,7 +93,7 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     """Remove the expired versions that are not pinned, and the files that only they name."""
     store = newest.store
     present = versions.numbers(store)
-    expired = expired_versions(newest.head, present, *limits(newest.head.properties))
+    expired = all_expired(newest, present, Limits.of(newest.head))
     # The last durable version may have expired after `removes_last_durable` was checked.
     free = unpinned(store, _without(expired, [newest.head.lasting]))
     if not free:
@@ -76,14 +116,7 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     columns = kept.columns() if freed else set()
     emptied = [layout.column(path) for path in freed if path not in columns]
     remove_files(store, [*files, *emptied], is_durable=is_durable)
-
-
-def limits(properties: Mapping[str, Json]) -> tuple[int, float]:
-    """Return the number of versions that a table keeps, and the seconds it keeps them for."""
-    return (
-        _limit(properties.get("keep_versions"), KEEP_VERSIONS),
-        _limit(properties.get("keep_seconds"), KEEP_SECONDS),
-    )
+    _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
 
 
 def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:
@@ -93,22 +126,79 @@ def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:
     """
     if not head.lasting:
         return False
-    expired = expired_versions(head, numbers, *limits(head.properties))
+    expired = expired_versions(head, numbers, Limits.of(head))
     return head.lasting not in numbers or head.lasting in expired
 
 
-def expired_versions(
-    newest: Head, numbers: Sequence[int], keep_versions: int, keep_seconds: float
-) -> list[int]:
-    """Return the versions in `numbers` that exceed the number or the age to keep."""
-    limit = _seconds_ago(keep_seconds)
-    replaced = _replaced(newest, numbers)
-    too_many = max(0, len(replaced) + 1 - keep_versions)
+def all_expired(newest: Version, numbers: Sequence[int], limits: Limits) -> list[int]:
+    """Return the versions in `numbers` that exceed any limit, also that in bytes."""
+    expired = expired_versions(newest.head, numbers, limits)
+    if limits.nbytes is None:
+        return expired
+    kept = [*expired, *newest.head.tags.values(), newest.head.version]
+    return sorted({*expired, *_too_large(newest, _without(numbers, kept), limits.nbytes)})
+
+
+def expired_versions(newest: Head, numbers: Sequence[int], limits: Limits) -> list[int]:
+    """Return the versions in `numbers` that exceed the number or the age to keep.
+
+    Versions with a tag are kept, and do not count.
+    """
+    limit = _seconds_ago(limits.seconds)
+    tagged = set(newest.tags.values())
+    replaced = {n: at for n, at in _replaced(newest, numbers).items() if n not in tagged}
+    too_many = max(0, len(replaced) + 1 - limits.versions)
     return [
         number
         for index, (number, time) in enumerate(replaced.items())
         if index < too_many or time < limit
     ]
+
+
+def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
+    """Return those of the older versions that take more than so many bytes, the oldest first.
+
+    A file counts for the newest of the versions that name it, and not at all if `newest` does, or a
+    version with a tag.
+    """
+    store, after = newest.store, newest
+    counted = Counted()
+    counted.add(newest)
+    for number in set(newest.head.tags.values()):
+        with suppress(*DAMAGED, KeyNotFound):
+            counted.add(versions.read(store, number), newest)
+    for index in reversed(range(len(older))):
+        try:
+            version = versions.read(store, older[index])
+            nbytes -= counted.add(version, after)
+        except (*DAMAGED, KeyNotFound):
+            continue  # Its size is unknown.
+        if nbytes < 0:
+            return list(older[: index + 1])
+        after = version
+    return []
+
+
+class Counted:
+    """The files of some versions, each counted once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, set[int]] = {}
+
+    def add(self, version: Version, counted: Version | None = None) -> int:
+        """Add the files of a version; return the bytes of those that are new, and of the manifest.
+
+        `counted` is a version that was added before. Columns that are the same there are not read.
+        """
+        paths = _changed(version, counted) if counted else _all_paths(version)
+        with version.store.open(version.key) as manifest:
+            nbytes = manifest.size
+        for path, sizes in file_sizes(version, paths).items():
+            known = self._files.setdefault(path, set())
+            nbytes += sum(size for number, size in sizes.items() if number not in known)
+            # `known |= sizes.keys()` would make another set.
+            known.update(sizes)
+        return nbytes
 
 
 def _replaced(newest: Head, numbers: Sequence[int]) -> dict[int, str]:
@@ -256,11 +346,28 @@ def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int
     return files
 
 
+def file_sizes(version: Version, paths: Collection[Path]) -> dict[Path, dict[int, int]]:
+    """Return the sizes of the files that a version names in these columns, by their numbers."""
+    sizes: dict[Path, dict[int, int]] = {}
+    for line, path in enumerate(version.head.columns.paths):
+        if path in paths:
+            parts = version.line_parts(line)
+            pairs = zip(parts.k, parts.facts.cbytes, strict=True)
+            sizes[path] = {number: size for number, size in pairs if number != NO_FILE}
+    if layout.SHARED in paths:
+        sizes[layout.SHARED] = {one.k: one.cbytes for one in version.head.bundles if one}
+    return sizes
+
+
+def _all_paths(version: Version) -> list[Path]:
+    return [*version.head.columns.paths, layout.SHARED]
+
+
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:
     """Return the numbers that are not among the others, in their order."""
     excluded = set(others)
     return [number for number in numbers if number not in excluded]
 
 
-def _limit(value: object, default: int) -> int:
+def _limit(value: object, default: int | None) -> Any:
     return value if type(value) is int and value >= 0 else default

@@ -8,7 +8,7 @@ nothing of changes.
 
 import hashlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,11 +17,11 @@ import pyarrow as pa
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
 from blztable.format import layout
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleFacts, Bundles
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
-from blztable.format.manifest import Bundles, ColumnIndex, Head
+from blztable.format.manifest import ColumnIndex, Head
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
 PANDAS_KEY = b"pandas"
@@ -43,8 +43,8 @@ class StagedColumn:
         version, if no change touched it.
     next_k : int
         The number of the next file.
-    nan_is_null : bool
-        True if the rows of a part may be null where the value is NaN.
+    claims : frozenset of str
+        What the line may claim of parts.
     """
 
     path: Path
@@ -52,13 +52,13 @@ class StagedColumn:
     nbytes: int
     cbytes: int
     parts: ColumnParts | bytes | int
-    nan_is_null: bool
+    claims: frozenset[str]
 
     @classmethod
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
         """Return a column with new parts."""
-        is_nan = bool(parts.nan_is_null)
-        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, is_nan)
+        claims = frozenset(parts.claims)
+        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class StagedVersion(Version):
         index = base.head.columns
         entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
         # The head does not say which columns.
-        is_nan = base.head.nan_is_null
-        columns = tuple(StagedColumn(*entry, line, is_nan) for line, entry in enumerate(entries))
+        claims = base.head.claims
+        columns = tuple(StagedColumn(*entry, line, claims) for line, entry in enumerate(entries))
         head = replace(base.head, changed=base.head.all_changed)
         return cls(base.store, head, base.schema, columns=columns, base=base)
 
@@ -222,7 +222,7 @@ class StagedVersion(Version):
         if layers:
             ids = {"", *(str(column.path[0]) for column in columns)}
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
-        fields["nan_is_null"] = any(column.nan_is_null for column in columns)
+        fields["claims"] = claims_of(columns)
         head = replace(self.head, columns=column_index(columns), **fields)
         staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
         # Row groups that come or go take their bundles with them.
@@ -325,7 +325,7 @@ class StagedVersion(Version):
             mine.nbytes + written.nbytes,
             mine.cbytes + written.cbytes,
             text,
-            mine.nan_is_null or written.nan_is_null,
+            mine.claims | written.claims,
         )
 
     def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
@@ -333,6 +333,11 @@ class StagedVersion(Version):
         assert isinstance(written.parts, ColumnParts)
         parts = self.line_parts(line).arranged(written.parts, order)
         return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
+
+
+def claims_of(columns: Iterable[StagedColumn]) -> frozenset[str]:
+    """Return what the lines of these columns may claim of parts."""
+    return frozenset().union(*(column.claims for column in columns))
 
 
 def settled(changed: Sequence[int], number: int) -> tuple[int, ...]:

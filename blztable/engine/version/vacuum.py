@@ -5,9 +5,12 @@ It finds all files to remove before it removes the first one. After a loss of po
 removes the rest.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from operator import index
+from typing import Any
 
 from blztable.engine.version import in_flight, mirrors, retention, versions
 from blztable.engine.version.durability import flush_whole
@@ -18,6 +21,8 @@ from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
 from blztable.report import Vacuumed
 from blztable.storage.store import KeyNotFound, Store
+
+_log = logging.getLogger(__name__)
 
 
 def vacuum(
@@ -69,6 +74,10 @@ def vacuum(
         retention.remove_files(store, [*files, *directories], is_durable=True)
         store.reclaim()
         pinned = tuple(sorted(set(expired).difference(removed)))
+        _log.info(
+            "%s: vacuum removed versions %s, and %d files of %d bytes; versions %s are in use",
+            *(store.name, removed, len(files), sum(files.values()), list(pinned)),
+        )
         return Vacuumed(tuple(removed), len(files), sum(files.values()), pinned)
 
 
@@ -94,14 +103,16 @@ def _expired(
 ) -> tuple[Version | None, list[int]]:
     """Return the newest version and the expired ones; (None, []) if the newest is damaged."""
     numbers = versions.numbers(store)
+    chosen: dict[str, Any] = {"versions": keep, "seconds": older_than}
     try:
         newest = versions.read(store, numbers[-1])
+        limits = replace(
+            retention.Limits.of(newest.head),
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+        return newest, retention.all_expired(newest, numbers, limits)
     except DAMAGED:
         return None, []
-    most, seconds = retention.limits(newest.head.properties)
-    most = most if keep is None else keep
-    seconds = seconds if older_than is None else older_than
-    return newest, retention.expired_versions(newest.head, numbers, most, seconds)
 
 
 def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], list[int]]:

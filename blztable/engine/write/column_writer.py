@@ -17,7 +17,7 @@ from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.line import ColumnParts, FactArrays
+from blztable.format.line import CLAIMS, ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
@@ -32,8 +32,8 @@ class WrittenPart:
     statistics: Statistics
     # The first entry of the part in its bundle, from 1; 0 if it is in none.
     at: int = 0
-    # True if the rows are null where the value is NaN.
-    nan_is_null: bool = False
+    # What the line claims of the part.
+    claims: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -85,9 +85,11 @@ class ColumnWriter:
             {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
             Statistics.joined([part.statistics for part in parts]).to_json(),
             tuple(part.at for part in parts) if any(part.at for part in parts) else (),
-            tuple(int(part.nan_is_null) for part in parts)
-            if any(part.nan_is_null for part in parts)
-            else (),
+            {
+                name: tuple(int(name in part.claims) for part in parts)
+                for name in CLAIMS
+                if any(name in part.claims for part in parts)
+            },
         )
 
 

@@ -17,6 +17,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
+from blztable.block_terms import PER_ITEM
 from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress
@@ -121,9 +122,11 @@ def _bundle(
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
-        # Genuine Bloscpack files, and pages of the caller's size, are in files of their own.
+        # Genuine Bloscpack files, pages of the caller's size, and chunks of one item each, are in
+        # files of their own.
         if options.encoding_of(column.name) != "plain"
         and options.page_rows_of(column.name) is None
+        and options.packing_of(column.name) != PER_ITEM
         and nbytes <= MOST_COLUMN_BYTES
     }
     if writer is None or not is_small(nbytes.values()):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from blztable.block_terms import MIN_PAGE_ROWS
+from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.write.row_groups import Expected, GroupRows
 from blztable.errors import ColumnNotFoundError, CorruptError, no_column
@@ -26,7 +26,7 @@ SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
 
 # Options that may be a mapping by column name.
-BY_COLUMN = ("encoding", "optimize", "compression", "clevel", "shuffle", "page_rows")
+BY_COLUMN = ("encoding", "packing", "optimize", "compression", "clevel", "shuffle", "page_rows")
 
 # Options that are stored in the properties of a table.
 KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "expectedlen", "nan_as_null")
@@ -59,6 +59,7 @@ class WriteOptions:
     page_rows: int | Mapping[str, int] | None = None
     durability: str = "full"
     encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
+    packing: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     # Whether NaN of data that has no other missing value is null; None for the default of the data.
     nan_as_null: bool | None = field(default=None, kw_only=True)
@@ -73,6 +74,8 @@ class WriteOptions:
             object.__setattr__(self, name, _as_numbers(getattr(self, name)))
         for encoding in _values(self.encoding):
             check_choice("encoding", encoding, (None, *ENCODINGS))
+        for packing in _values(self.packing):
+            check_choice("packing", packing, (None, *PACKINGS))
         for optimize in _values(self.optimize):
             check_choice("optimize", optimize, (None, *OPTIMIZE))
         for codec in _values(self.compression):
@@ -140,6 +143,10 @@ class WriteOptions:
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""
         return _of(self.encoding, name, None) or "auto"
+
+    def packing_of(self, name: str) -> str:
+        """Return "packed" or "per_item" for a column."""
+        return _of(self.packing, name, None) or PACKED
 
     def page_rows_of(self, name: str) -> int | None:
         """Return the page size of a column; None for the default of its type."""

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from blztable.block_terms import PER_ITEM
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import fixed
@@ -22,6 +23,7 @@ from blztable.columns.digits import rounded
 from blztable.columns.encodings.alike import encode_alike
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.encodings.items import per_item
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array
@@ -38,8 +40,9 @@ from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.bundle import page_rows_of
-from blztable.format.line import NO_FILE
-from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.header import MAX_CHUNKS
+from blztable.format.line import NAN_IS_NULL, NO_FILE
+from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, pack
 from blztable.format.trailer import MAX_LAYER_BYTES, Layer
@@ -49,6 +52,8 @@ from blztable.storage.store import KeyTaken, Store
 TASK_BYTES = 1 << 20
 # Encodings gain less than their metadata take in a part of fewer bytes.
 LEAST_BYTES = 1 << 10
+# A part of more items is packed: its chunks and those of its bitmap have to be few enough.
+MOST_ITEMS = MAX_CHUNKS // 2
 # Columns of one type that are encoded together; of fewer, each gets the encoding that is smallest.
 LEAST_ALIKE = 16
 
@@ -136,7 +141,9 @@ class PartWriter:
     def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
-        self._nan_is_null, self._whole = block.nan_is_null, whole
+        claims = {NAN_IS_NULL: block.nan_is_null, PER_ITEM: block.packing == PER_ITEM}
+        self._claims = frozenset(name for name, holds in claims.items() if holds)
+        self._whole = whole
         if self._bundle is None:
             return self._compressing(block)
         if not self._bundle.takes(block):
@@ -204,7 +211,12 @@ class PartWriter:
         if self._bundle is not None:
             page_rows = page_rows_of(len(array))
         is_small = array.nbytes < LEAST_BYTES
-        if is_small or self._options.encoding_of(self._column.name) != "auto":
+        is_plain = is_small or self._options.encoding_of(self._column.name) != "auto"
+        if self._options.packing_of(self._column.name) == PER_ITEM:
+            block = encode(array, page_rows)
+            block = block if is_plain else encoded(block)
+            return _with_items(block), array
+        if is_plain:
             return encode(array, page_rows), array
         asked = self._options.compression_of(self._column.name)
         few = encode_few_items(array, page_rows, partial(dictionary_worth, options=asked))
@@ -259,22 +271,42 @@ class PartWriter:
         """Record the part."""
         k = NO_FILE if at else self._k
         self._column.parts[self._group] = WrittenPart(
-            k, facts, self._sizes, self._whole, at, self._nan_is_null
+            k, facts, self._sizes, self._whole, at, self._claims
         )
         # A node counts like a column, whatever rows it has.
         self._shared.progress.add(self._rows)
 
 
+def _with_items(block: Block) -> Block:
+    """Return the block with a chunk for each item, if it has items and they can be chunks."""
+    found = per_item(block)
+    if found is None or not 0 < block.rows <= MOST_ITEMS:
+        return block
+    sizes = (size for stream in found.streams for size in _item_sizes(stream))
+    return found if max(sizes, default=0) <= MAX_ITEM_BYTES else block
+
+
+def _item_sizes(stream: Stream) -> list[int]:
+    """Return the bytes of each item of a stream; none if it has no items."""
+    if stream.ends is None:
+        return []
+    sizes: list[int] = np.diff(stream.ends, prepend=stream.ends.dtype.type(0)).tolist()
+    return sizes
+
+
 def _block_info(block: Block, target: int) -> BlockInfo:
-    streams = tuple(_stream_info(stream, block.page_rows, target) for stream in block.streams)
+    streams = tuple(_stream_info(stream, block, target) for stream in block.streams)
     children = {name: _block_info(child, target) for name, child in block.children.items()}
-    return BlockInfo(block.rows, block.page_rows, streams, children, block.encoding)
+    sizes = (block.rows, block.page_rows)
+    return BlockInfo(*sizes, streams, children, block.encoding, block.packing)
 
 
-def _stream_info(stream: Stream, page_rows: int, target: int) -> StreamInfo:
-    own = stream.layout
-    if not stream.data.nbytes:
-        chunks: tuple[int, ...] = ()
+def _stream_info(stream: Stream, block: Block, target: int) -> StreamInfo:
+    own, page_rows = stream.layout, block.page_rows
+    if block.packing == PER_ITEM and stream.ends is not None:
+        chunks = tuple(_item_sizes(stream))
+    elif not stream.data.nbytes:
+        chunks = ()
     elif stream.pages is not None:
         assert stream.ends is not None
         chunks = paging.cut_pages(stream.pages, target, stream.ends, page_rows)

@@ -20,6 +20,8 @@ from blztable.engine.version.versions import DAMAGED
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import (
     CODEC_SHIFT,
+    EMPTY_CHUNK,
+    LARGE_CHUNK_BYTES,
     MEMCPYED,
     WRITABLE_CODECS,
     ChunkHeader,
@@ -48,7 +50,9 @@ def compressing(checksum: Checksum) -> Make:
     """Return a function that compresses every chunk."""
 
     def make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
-        chunk = piece.compression.compress(piece.data, piece.typesize)
+        chunk = EMPTY_CHUNK
+        if piece.data.nbytes:
+            chunk = piece.compression.compress(piece.data, piece.typesize, LARGE_CHUNK_BYTES)
         return chunk, checksum.digest(chunk)
 
     return make
@@ -63,7 +67,7 @@ def copying(old: Part, info: BlockInfo, checksum: Checksum) -> Make:
 
     def copy_or_make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
         counterpart = counterparts.get(index)
-        if counterpart is not None:
+        if counterpart is not None and piece.data.nbytes:
             try:
                 chunk = chunk_at(superchunk, reader, counterpart)
                 if _has_codec(chunk, piece.compression.codec) and _holds(chunk, piece):
@@ -109,5 +113,5 @@ def _holds(chunk: bytes, piece: ChunkInput) -> bool:
     """True if the chunk decodes to these bytes."""
     nbytes = piece.data.nbytes
     decoded = np.frombuffer(scratch(nbytes), np.uint8)
-    decompress_into(chunk, piece.typesize, decoded.ctypes.data, nbytes)
+    decompress_into(chunk, piece.typesize, decoded.ctypes.data, nbytes, LARGE_CHUNK_BYTES)
     return np.array_equal(decoded, piece.data)

@@ -21,6 +21,7 @@ from blztable.storage.opening import (
     open_directory,
     open_file,
     open_to_append,
+    unreadable,
 )
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Lock, Reader
 
@@ -97,7 +98,7 @@ class GrowingFile:
             self._reader = None
             return None
         except OSError as error:
-            raise StorageError(error.errno, error.strerror, self._path) from error
+            raise unreadable(error, self._path) from error
         reader = self._reader
         if reader is None or not os.path.samestat(os.fstat(reader.fileno()), status):
             with self._open_folder() as folder:

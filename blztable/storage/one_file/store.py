@@ -36,6 +36,7 @@ from blztable import interrupts
 from blztable.errors import BlzError, BusyError, CorruptError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
+from blztable.storage.one_file.checking import problems_around
 from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
@@ -182,6 +183,10 @@ class OneFileStore:
 
     def sweep(self, prefix: str) -> None:
         """Do nothing: the next writer cuts off what killed calls leave."""
+
+    def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+        """Compare the record of each value with its checksums."""
+        return problems_around(keys, self._find)
 
     def reclaim(self) -> None:
         """Rewrite the file if values that were removed take a part of it."""

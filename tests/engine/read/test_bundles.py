@@ -155,6 +155,12 @@ def metadata(**changes):
     return act
 
 
+def claim_items(table):
+    """Claim that the items of the text are a chunk each."""
+    table.lines[1]["per_item"] = [1, 0, 0]
+    table.head["requires"].append("per_item")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -199,12 +205,25 @@ def metadata(**changes):
         (encoding(typesize="4"), "typesize: expected a whole number"),
         (metadata(encoding="plain"), "not a bundle"),
         (metadata(rows=127), "the manifest says"),
+        (metadata(packing="per_item"), "expected one for each of 128 rows"),
+        (claim_items, "column 's'.*the line of the column says 'per_item'"),
     ],
 )
 def test_a_false_claim_is_refused_with_its_file_and_column(store, change, message):
     with tamper.editing(store) as table:
         change(table)
     with pytest.raises((blz.CorruptError, blz.FormatError, blz.LimitError), match=message):
+        blz.read_table(store)
+
+
+def test_a_bundle_has_no_chunk_for_each_item():
+    store = MemoryStore()
+    blz.to_blz({"n": [1], "m": [2]}, store)
+    with tamper.editing(store) as table:
+        block = table.bundle().metadata
+        block["packing"] = "per_item"
+        block["streams"][2]["name"] = "values"
+    with pytest.raises(blz.CorruptError, match="a bundle has packing 'per_item'"):
         blz.read_table(store)
 
 

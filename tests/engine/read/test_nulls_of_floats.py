@@ -47,7 +47,8 @@ def lines(table):
     """Return what the line of each column says of NaN, by name."""
     version = table._snapshot.version
     return {
-        name: version.column(index).nan_is_null for index, name in enumerate(version.schema.names)
+        name: version.column(index).claims.get("nan_is_null", ())
+        for index, name in enumerate(version.schema.names)
     }
 
 

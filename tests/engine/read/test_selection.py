@@ -1,7 +1,5 @@
 """Selections: the pages that hold some rows, and the index of the rows within those pages."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,12 +9,15 @@ from hypothesis import strategies as st
 from blztable.engine.read import selection
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.errors import SchemaError
+from blztable.format.line import ColumnParts, FactArrays
 from support.bit_equality import same
 
 
-def parts(rows, page_rows):
-    """Return the manifest's facts of a column: rows and page rows of each row group."""
-    return SimpleNamespace(facts=SimpleNamespace(rows=rows, page_rows=page_rows))
+def parts(rows, page_rows, **claims):
+    """Return the line of a column: rows and page rows of each row group, and claims."""
+    none = (0,) * len(rows)
+    facts = FactArrays(tuple(rows), tuple(page_rows), none, none, none, none)
+    return ColumnParts((0,), none, facts, {}, {}, claims=claims)
 
 
 def picked(group, *rows):
@@ -54,6 +55,16 @@ def test_rows_that_meet_in_a_page_share_it():
     ]
     assert selection.of_rows(column, [picked(0, 3, 16)]) == [RowSpan(0, 0, 32)]
     assert selection.of_spans(column, [RowSpan(0, 3, 4), RowSpan(0, 9, 10)]) == [RowSpan(0, 0, 16)]
+
+
+def test_items_that_are_a_chunk_each_have_no_pages():
+    column = parts([30, 30], [8, 8], per_item=(1, 0))
+    wanted = [RowSpan(0, 1, 3), RowSpan(0, 3, 5), RowSpan(0, 7, 8), RowSpan(1, 7, 9)]
+    assert selection.of_spans(column, wanted) == [
+        RowSpan(0, 1, 5),
+        RowSpan(0, 7, 8),
+        RowSpan(1, 0, 16),
+    ]
 
 
 def test_a_part_without_a_page_is_one():

@@ -24,7 +24,7 @@ from support import tamper
 from support.stores import Hooked, once, raising, read, set_attributes, tree, write
 from support.stores import files_named as named_by
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 OLD = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 NEW = pa.table({"n": [4, 5], "text": ["d", "e"]})

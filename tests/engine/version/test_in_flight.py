@@ -214,7 +214,8 @@ def test_on_nfs_a_table_is_written_changed_and_vacuumed(tmp_path, other_machine)
     store = LocalStore(tmp_path / "t.blz")
     for number in range(1, 4):
         assert write(store, ROWS) == number
-    assert vacuum(store, keep=1).versions == (1, 2)
+    # The third one has removed the first.
+    assert vacuum(store, keep=1).versions == (2,)
     version, pinned = versions.pin(store)
     with pinned:
         assert read(version) == ROWS

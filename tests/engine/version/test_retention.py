@@ -28,7 +28,7 @@ from support.stores import (
     write,
 )
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -340,7 +340,7 @@ def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
     commit(store, 4)
     newest = versions.load(store, 4)
     assert [number for _, number in newest.head.history] == [1, 2]
-    assert retention.expired_versions(newest.head, [1, 2, 3, 4], 10, 3600) == []
+    assert retention.expired_versions(newest.head, [1, 2, 3, 4], retention.Limits()) == []
 
 
 def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):

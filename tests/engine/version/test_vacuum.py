@@ -31,7 +31,7 @@ from support.stores import (
     write,
 )
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 # Besides the pins on removed versions: no writer is working, and no other one comes.
 LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]

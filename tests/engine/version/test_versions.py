@@ -25,7 +25,7 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.stores import Hooked, once, read, tree, write
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 DATA = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 

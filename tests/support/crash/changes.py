@@ -109,6 +109,8 @@ CHANGES = {
     "compact": made(lambda t: t.compact(), BOTH),
     "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
     "restore": made(lambda t: t.restore(1), FIRST),
+    "tag": made(lambda t: t.tags.update(first=1), BOTH),
+    "retention": made(lambda t: t.set_retention(versions=9, bytes=1 << 30), BOTH),
     "metalayers": made(
         layers, BOTH, layers=({"pet": b"dog"}, {"pet": b"giraffe"}, {"n": ({}, {"unit": b"kg"})})
     ),

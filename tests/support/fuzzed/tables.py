@@ -50,6 +50,7 @@ SMALL_ROWS = 1000
 MANY_ROWS = 1 << 24
 
 KINDS = ["narrow", "scaled", "delta", "lengths", "each", "dictionary", "constant", "runs", "none"]
+KINDS += ["per_item"]
 
 
 @functools.cache
@@ -92,6 +93,10 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
         two = pa.table({name: nested_arrays.array_of(type_, 400, 5), "k": range(400)})
         writers[f"nested encoded {name}"] = functools.partial(blz.to_blz, two, **cuts)
         writers[f"nested bundled {name}"] = functools.partial(blz.to_blz, two, row_group_rows=250)
+    for kind in (pa.string(), pa.large_binary(), pa.string_view()):
+        writers[f"items {kind}"] = samples.table([kind], packing="per_item")
+    inner = pa.table({"x": nested_arrays.array_of(nested_arrays.ALL["list of struct"], 40, 5)})
+    writers["items nested"] = functools.partial(blz.to_blz, inner, packing="per_item", **small)
     stores = {}
     for name, write in writers.items():
         if not name.startswith(only):
@@ -290,18 +295,19 @@ def places(random: Random, table: tamper.Table) -> str:
 
 
 def nulls(random: Random, table: tamper.Table) -> str:
-    """Say of some parts that their rows are null where the value is NaN, or no longer say it."""
+    """Claim of some parts that NaN is null, or that items are chunks, or no longer claim it."""
     lines = [line for line in table.lines if isinstance(line, dict)]
     if not lines or not isinstance(table.head, dict):
         return "no line"
     line = random.choice(lines)
     groups = line["k"] if isinstance(line.get("k"), list) else [0]
-    line["nan_is_null"] = [random.choice([0, 1, 1]) for _ in groups]
+    claim = random.choice(["nan_is_null", "nan_is_null", "per_item"])
+    line[claim] = [random.choice([0, 1, 1]) for _ in groups]
     if random.random() < 0.9:
-        table.head["requires"] = ["bundles", "nan_is_null"]
+        table.head["requires"] = ["bundles", "nan_is_null", "per_item"]
     if random.random() < 0.5 and isinstance(line.get("streams"), dict):
         line["streams"].pop("valid", None)
-    return f"{line['nan_is_null']}"
+    return f"{claim} {line[claim]}"
 
 
 def nodes(random: Random, table: tamper.Table) -> str:

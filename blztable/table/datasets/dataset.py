@@ -47,7 +47,9 @@ class Readable(Protocol):
     def to_arrow(self, *, filters: Any = None) -> pa.Table:
         """Read the rows that meet a condition into a table."""
 
-    def to_batches(self, *, filters: Any = None, batch_rows: int | None = None) -> Batches:
+    def to_batches(
+        self, *, filters: Any = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Read the rows that meet a condition as a stream."""
 
     def take(self, indices: Any) -> pa.Table:
@@ -55,6 +57,9 @@ class Readable(Protocol):
 
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition."""
+
+    def fragments(self) -> Sequence["Readable"]:
+        """Return readers of a few row groups each, which have all rows together."""
 
 
 class Salvageable(Protocol):
@@ -110,6 +115,10 @@ class Salvaging:
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that a scan of all columns returns."""
         return sum(batch.num_rows for batch in self.to_batches(filters=filters))
+
+    def fragments(self) -> "list[Salvaging]":
+        """Return the reader itself."""
+        return [self]
 
 
 class _Scannable:
@@ -291,8 +300,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     the other columns, `t[["a", "b"]].dataset()`. Columns that share a name cannot be read.
 
     The dataset keeps its version, may be scanned by several threads, and pickles as path, version
-    and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with other datasets are
-    not supported; call `to_table` first.
+    and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with datasets of others
+    are not supported; call `to_table` first. `blztable.dataset` unites several tables.
 
     References
     ----------
@@ -312,11 +321,11 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         format_, disk = ds.IpcFileFormat(), pyarrow.fs.LocalFileSystem()
         sentinel = format_.make_fragment(_SENTINEL, disk)
         super().__init__([sentinel], without_views(source.schema), format_, disk)
-        self._source = source
+        self.source = source
         self._filter = filter
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._source, self._filter)
+        return type(self), (self.source, self._filter)
 
     def filter(self, expression: pc.Expression) -> Self:
         """Return a dataset of the rows that meet a condition, besides earlier ones.
@@ -346,7 +355,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         """
         expression = expressions.as_expression(expression, self.schema)
         expressions.check(expression, self.schema)
-        return type(self)(self._source, _both(self._filter, expression))
+        return type(self)(self.source, _both(self._filter, expression))
 
     def scanner(
         self,
@@ -394,10 +403,10 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
         if filter is not None:
             filter = expressions.as_expression(filter, self.schema)
-        return BlzScan(self._source, self.schema, columns, _both(self._filter, filter), batch_size)
+        return BlzScan(self.source, self.schema, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
-        """Return the only fragment, with all rows; it is decoded by all processors.
+        """Return fragments of a few row groups each; one is decoded by all processors.
 
         Parameters
         ----------
@@ -407,7 +416,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         Returns
         -------
         iterator of BlzFragment
-            One fragment.
+            They have all rows, in the order of the dataset.
 
         Examples
         --------
@@ -418,7 +427,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         """
         if filter is not None:
             expressions.check(expressions.as_expression(filter), self.schema)
-        return iter([BlzFragment(self)])
+        return (BlzFragment(self, part) for part in self.source.fragments())
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("a blztable dataset cannot do this; call its to_table() first")
@@ -427,10 +436,10 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
 
 
 class BlzFragment(_Scannable):
-    """All rows of a dataset, for engines that scan it fragment by fragment."""
+    """Some rows of a dataset, for engines that scan it fragment by fragment."""
 
-    def __init__(self, dataset: BlzDataset) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: BlzDataset, source: Readable) -> None:
+        self._dataset = type(dataset)(source, dataset._filter)
 
     @property
     def physical_schema(self) -> pa.Schema:
@@ -482,8 +491,8 @@ class BlzScan:
                     "or choose other columns"
                 )
         # Made here and not later, so that missing columns raise at once.
-        self._source = source if columns is None else source[list(columns)]
-        stored = self._source.schema
+        self.source = source if columns is None else source[list(columns)]
+        stored = self.source.schema
         # The metadata are the dataset's, as in pyarrow: DataFusion compares them.
         self._read = without_views(stored).with_metadata(schema.metadata)
         self._is_as_stored = self._read == stored and not self._computed
@@ -505,7 +514,7 @@ class BlzScan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Return an iterator of the rows as batches."""
-        rows = self._source.to_batches(filters=self._filter, batch_rows=self._batch_rows)
+        rows = self.source.to_batches(filters=self._filter, batch_rows=self._batch_rows)
         if self._is_as_stored:
             return rows
         batches = (cast(batch, self._read) for batch in rows)
@@ -514,7 +523,7 @@ class BlzScan:
     def to_table(self) -> pa.Table:
         """Read the rows into a table."""
         if self._is_as_stored:
-            return self._source.to_arrow(filters=self._filter)
+            return self.source.to_arrow(filters=self._filter)
         return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
@@ -530,12 +539,12 @@ class BlzScan:
     def take(self, indices: Any) -> pa.Table:
         """Read rows by their numbers in the result."""
         if self._is_as_stored and self._filter is None:
-            return self._source.take(indices)
+            return self.source.take(indices)
         return self.to_table().take(indices)
 
     def count_rows(self) -> int:
         """Count the rows; only the filter's columns are read."""
-        return self._source.count(filters=self._filter)
+        return self.source.count(filters=self._filter)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow PyCapsule stream."""

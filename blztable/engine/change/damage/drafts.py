@@ -13,7 +13,13 @@ from itertools import count
 
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.commit import WRITER
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import (
+    NewGroups,
+    StagedColumn,
+    StagedVersion,
+    claims_of,
+    column_index,
+)
 from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
@@ -79,7 +85,7 @@ class Drafts:
             columns=column_index(columns),
             bundles=() if bundle is None else (bundle,),
             changed=(),
-            nan_is_null=any(column.nan_is_null for column in columns),
+            claims=claims_of(columns),
             commit=secrets.token_hex(16),
             writer=WRITER,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -153,6 +159,6 @@ def _draft(store: Store, number: int) -> StagedVersion:
     columns = []
     for at, line in enumerate(lines):
         manifest.check_line(line, head, at)
-        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.nan_is_null)
+        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.claims)
         columns.append(StagedColumn(index.paths[at], *parts))
     return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))

@@ -1,0 +1,85 @@
+"""Repair: the next version has what is whole of a damaged one.
+
+Theory of operation. `verify` tells the row groups with damage. Each of them is read as far as it
+can be read, and written again; the others stay as they are. The damaged version stays what it was.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import pyarrow as pa
+
+from blztable.arrow.types import Portion
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.changes import Rows
+from blztable.engine.change.facts.seen import Seen
+from blztable.engine.check.verify import verify
+from blztable.engine.query.salvage import salvaged
+from blztable.engine.query.select import read_selected
+from blztable.engine.read.losses import Loss
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.versions import Version
+from blztable.errors import SchemaError
+
+
+def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
+    """Write the damaged row groups again, without what is lost; return the losses.
+
+    Parameters
+    ----------
+    change_set : ChangeSet
+        A transaction without changes.
+    on_corrupt : {"skip", "null"}
+        Whether rows with a damaged value are left out, or the value becomes null.
+
+    Raises
+    ------
+    CorruptError
+        The line of a column in the manifest is damaged.
+    SchemaError
+        A value is lost in a column that allows no null.
+    """
+    base = change_set.staged.base
+    assert base is not None, "there is a version to repair"
+    report = verify(base, range(len(base.schema)), full=True)
+    groups = base.head.row_groups
+    damaged = sorted({one.row_group for one in report.problems if one.row_group is not None})
+    if not damaged:
+        return []
+    list(accumulate(groups, initial=0))
+    losses: list[Loss] = []
+    left: list[int] = []
+
+    def portions() -> Iterator[Portion]:
+        for group in damaged:
+            table, lost = _whole(base, group, on_corrupt)
+            losses.extend(lost)
+            if table.num_rows:
+                left.append(group)
+                yield table, table.num_rows
+
+    counts, written = change_set.write(change_set.column_writers(), portions(), is_whole=True)
+    new = {group: len(groups) + number for number, group in enumerate(left)}
+    kept = [group for group in range(len(groups)) if group not in damaged or group in new]
+    order = [new.get(group, group) for group in kept]
+    change_set.add("repair", Rows(Seen.rows_of(change_set.staged), order, counts, written))
+    rows = dict(zip(left, counts.rows, strict=True))
+    change_set.count(deleted=sum(groups[group] - rows.get(group, 0) for group in damaged))
+    return losses
+
+
+def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[Loss]]:
+    """Return what is whole of a row group, and what is lost."""
+    columns, rows = range(len(version.schema)), version.head.row_groups[group]
+    span = [RowSpan(group, 0, rows)]
+    found, losses = salvaged(
+        lambda: read_selected(version, columns, None, span, None),
+        *(version, columns, None, span, on_corrupt),
+    )
+    for loss in losses:
+        if loss.column is not None and not version.schema.field(loss.column).nullable:
+            raise SchemaError(
+                f"{version.store.name}: {loss}, but it allows no nulls; leave the rows out with "
+                'on_corrupt="skip"'
+            )
+    return pa.Table.from_arrays(found.arrays, names=version.schema.names), losses

@@ -1,0 +1,132 @@
+"""Differences: the rows of one version that another one does not have.
+
+Theory of operation. A row group whose parts are the same files in both versions is the same. The
+rows of all other row groups are compared with each other as in a merge of pandas: a row that
+occurs more often in one version than in the other is a difference. So rows that were only moved or
+written again are none.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.arrow.errors import REFUSALS
+from blztable.arrow.nested.nodes import is_nested
+from blztable.engine.change.keyed import keys
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import spans
+from blztable.engine.version.versions import Version
+from blztable.errors import SchemaError
+
+
+def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the rows that only the new version has, and only the old one.
+
+    Columns are compared that both versions have.
+
+    Raises
+    ------
+    SchemaError
+        A column has another type, or the versions have no column in common.
+    """
+    columns = common_columns(old, new)
+    left, right = _row_groups(old, columns[0]), _row_groups(new, columns[1])
+    same = Counter(left) & Counter(right)
+    gone, come = _others(left, same), _others(right, same)
+    rows = [_rows(version, groups) for version, groups in ((old, gone), (new, come))]
+    both = [
+        _read(version, indices, groups)
+        for version, indices, groups in ((old, columns[0], gone), (new, columns[1], come))
+    ]
+    if not len(rows[0]) or not len(rows[1]):
+        return rows[1], rows[0]
+    codes = keys.codes([_comparable(*pair) for pair in zip(*both, strict=True)])
+    before, after = codes[: len(rows[0])], codes[len(rows[0]) :]
+    return rows[1][_more(after, before)], rows[0][_more(before, after)]
+
+
+def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
+    """Return the indices of the columns that both versions have, in the order of the new one."""
+    places = [
+        {version.head.columns.paths[version.tree.nodes(index)[0]]: index for index in indices}
+        for version in (old, new)
+        for indices in [range(len(version.schema))]
+    ]
+    shared = [path for path in places[1] if path in places[0]]
+    for path in shared:
+        before, after = old.schema.field(places[0][path]), new.schema.field(places[1][path])
+        if before.type != after.type:
+            raise SchemaError(
+                f"{new.store.name}: column {after.name!r} is {after.type} in version "
+                f"{new.head.version} and {before.type} in version {old.head.version}"
+            )
+    if not shared:
+        raise SchemaError(
+            f"{new.store.name}: versions {old.head.version} and {new.head.version} have no column "
+            "in common"
+        )
+    return [places[0][path] for path in shared], [places[1][path] for path in shared]
+
+
+def _row_groups(version: Version, indices: Sequence[int]) -> list[tuple[object, ...]]:
+    """Return what tells each row group: where the parts of these columns are."""
+    lines = [version.line_parts(line) for index in indices for line in version.tree.nodes(index)]
+    bundles = version.head.bundles
+    return [
+        (rows, *((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines))
+        for group, rows in enumerate(version.head.row_groups)
+    ]
+
+
+def _others(groups: Sequence[Any], same: Counter[Any]) -> list[int]:
+    """Return the places of the row groups that are not among these."""
+    left, found = same.copy(), []
+    for place, group in enumerate(groups):
+        if left[group]:
+            left[group] -= 1
+        else:
+            found.append(place)
+    return found
+
+
+def _rows(version: Version, groups: Sequence[int]) -> np.ndarray:
+    """Return the numbers of the rows of some row groups."""
+    ends = np.cumsum([0, *version.head.row_groups])
+    ranges = [np.arange(ends[group], ends[group + 1]) for group in groups]
+    return np.concatenate([np.zeros(0, np.int64), *ranges])
+
+
+def _read(version: Version, indices: Sequence[int], groups: Sequence[int]) -> list[pa.ChunkedArray]:
+    chosen = set(groups)
+    everything = spans(version.head.row_groups, 0, version.head.rows)
+    with OpenParts(version) as parts:
+        return read_columns(parts, indices, [one for one in everything if one.group in chosen])
+
+
+def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return both arrays as one; values of nested types as texts that are equal where they are."""
+    both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
+    if not is_nested(both.type):
+        try:
+            keys.codes([both.slice(0, 0)])
+        except REFUSALS:
+            pass
+        else:
+            return both
+    return pa.chunked_array([pa.array(map(repr, both.to_pylist()), pa.large_string())])
+
+
+def _more(codes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return True for each row that occurs more often here, counted from the first one on."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    rank = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    top = max(codes.max(initial=0), others.max(initial=0)) + 1
+    counts = np.bincount(others, minlength=top)
+    more = np.empty(len(codes), np.bool_)
+    more[order] = rank >= counts[ordered]
+    return more

@@ -1,0 +1,1 @@
+"""Datasets: tables as query engines scan them."""

@@ -1,0 +1,252 @@
+"""Several tables read as one: their rows behind each other, columns matched by name.
+
+Knows nothing of paths. A column that a table lacks has one value in all its rows: what the name of
+its directory says, or null. A condition on columns that a table stores in the very type of the
+result is passed to it; one on values that are the same in all its rows is decided before it is
+read; the others are applied to what was read.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blztable.arrow.errors import REFUSALS
+from blztable.engine.query import expression_tree, expressions
+from blztable.errors import SchemaError, no_column
+from blztable.storage.store import Store
+from blztable.table.batches import cast, without_views
+from blztable.table.datasets.dataset import Readable
+from blztable.table.indices import row_numbers
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the tables.
+
+    Attributes
+    ----------
+    name : str
+        Its path, for messages.
+    source : Readable
+        Its columns and rows.
+    store : Store
+        Where it is. Its descriptors are closed after each read: a process may have a thousand.
+    values : dict of str to pyarrow.Scalar
+        What its path says of all its rows; a column of this name is read from the table instead.
+    """
+
+    name: str
+    source: Readable
+    store: Store
+    values: Mapping[str, pa.Scalar]
+
+
+@dataclass(frozen=True)
+class Several:
+    """The rows of several tables; each read goes through them in order."""
+
+    members: tuple[Member, ...]
+    # Of all columns, and of those shown.
+    whole: pa.Schema
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, members: Sequence[Member]) -> "Several":
+        """Return the rows of these tables.
+
+        Raises
+        ------
+        SchemaError
+            No type holds the values that two tables have in columns of one name.
+        """
+        schema = reduce(_united, [(one.name, _schema_of(one)) for one in members])[1]
+        return cls(tuple(members), schema, schema)
+
+    def __getitem__(self, key: list[str]) -> "Several":
+        if missing := [name for name in key if name not in self.whole.names]:
+            raise no_column(missing[0], self.whole.names)
+        fields = [self.whole.field(name) for name in key]
+        return replace(self, schema=pa.schema(fields, self.whole.metadata))
+
+    def fragments(self) -> "list[Several]":
+        """Return parts of the rows, none of which is in two tables."""
+        return [
+            replace(self, members=(replace(one, source=part),))
+            for one in self.members
+            for part in one.source.fragments()
+        ]
+
+    def to_arrow(self, *, filters: Any = None) -> pa.Table:
+        """Read the rows that meet a condition into a table."""
+        return pa.concat_tables(
+            [self.schema.empty_table(), *(self._table(one, filters) for one in self.members)]
+        )
+
+    def to_batches(
+        self, *, filters: Any = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows that meet a condition as a stream."""
+        for one in self.members:
+            plan = self._plan(one, filters)
+            if plan is None:
+                continue
+            source = one.source[plan.stored]
+            with closing(one.store):
+                for batch in source.to_batches(filters=plan.passed, batch_rows=batch_rows):
+                    yield from self._shown(pa.Table.from_batches([batch]), plan).to_batches()
+
+    def take(self, indices: Any) -> pa.Table:
+        """Read rows by number."""
+        ends = np.cumsum([one.source.count() for one in self.members])
+        wanted = row_numbers(indices, int(ends[-1]))
+        order = np.argsort(wanted, kind="stable")
+        owners = np.searchsorted(ends, wanted[order], side="right")
+        pieces = [self.schema.empty_table()]
+        for number in np.unique(owners):
+            one, first = self.members[number], int(ends[number - 1]) if number else 0
+            plan = self._plan(one, None)
+            assert plan is not None, "there is no condition"
+            rows = wanted[order][owners == number] - first
+            with closing(one.store):
+                pieces.append(self._shown(one.source[plan.stored].take(rows), plan))
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return pa.concat_tables(pieces).take(pa.array(places))
+
+    def count(self, *, filters: Any = None) -> int:
+        """Count the rows that meet a condition; without one, nothing is read."""
+        counted = 0
+        for one in self.members:
+            plan = self[[]]._plan(one, filters)
+            if plan is not None and plan.left is None:
+                with closing(one.store):
+                    counted += one.source.count(filters=plan.passed)
+            elif plan is not None:
+                counted += self[[]]._table(one, filters).num_rows
+        return counted
+
+    def _table(self, one: Member, filters: Any) -> pa.Table:
+        plan = self._plan(one, filters)
+        if plan is None:
+            return self.schema.empty_table()
+        with closing(one.store):
+            return self._shown(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
+
+    def _plan(self, one: Member, filters: Any) -> "_Plan | None":
+        """Return how a table is read; None if no row of it meets the condition."""
+        stored = _stored(one)
+        same = {name for name in stored if stored[name] == self.whole.field(name).type}
+        passed, left, needed = None, None, set[str]()
+        for condition, _ in [] if filters is None else expression_tree.parts(filters):
+            columns = expressions.columns_of(condition, self.whole)
+            names = {self.whole.names[index] for index in columns}
+            if names and names <= same:
+                passed = condition if passed is None else passed & condition
+            elif names & stored.keys():
+                left = condition if left is None else left & condition
+                needed |= names
+            else:
+                values = {name: self._constant(one, name, 1) for name in names}
+                if not expressions.mask(condition, values, 1)[0]:
+                    return None
+        read = dict.fromkeys([*self.schema.names, *sorted(needed)])
+        return _Plan(one, [name for name in read if name in stored], list(read), passed, left)
+
+    def _shown(self, table: pa.Table, plan: "_Plan") -> pa.Table:
+        """Return the columns of the result, for rows that were read from one table."""
+        rows, found = table.num_rows, dict(zip(plan.stored, table.columns, strict=True))
+        columns: dict[str, pa.ChunkedArray] = {}
+        for name in plan.read:
+            if name not in found:
+                columns[name] = self._constant(plan.member, name, rows)
+            else:
+                columns[name] = _cast(found[name], self.whole.field(name), plan.member.name)
+        kept = None
+        if plan.left is not None:
+            names = [self.whole.names[i] for i in expressions.columns_of(plan.left, self.whole)]
+            needed = {name: columns[name] for name in names}
+            kept = pa.array(expressions.mask(plan.left, needed, rows))
+        if not len(self.schema):
+            rows = rows if kept is None else kept.true_count
+            return pa.table({"": pa.nulls(rows)}).select([])
+        arrays = [columns[name] for name in self.schema.names]
+        shown = pa.Table.from_arrays(arrays, schema=self.schema)
+        return shown if kept is None else shown.filter(kept)
+
+    def _constant(self, one: Member, name: str, rows: int) -> pa.ChunkedArray:
+        """Return a column with one value in all rows."""
+        type_ = self.whole.field(name).type
+        value = one.values.get(name)
+        if value is None:
+            return pa.chunked_array([pa.nulls(rows, type_)])
+        return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a table is read: the columns it has, those wanted, and the two parts of a condition."""
+
+    member: Member
+    stored: list[str]
+    read: list[str]
+    passed: pc.Expression | None
+    left: pc.Expression | None
+
+
+def _stored(one: Member) -> dict[str, pa.DataType]:
+    """Return the types of the columns that are read from a table; one of nulls need not be."""
+    schema = without_views(one.source.schema)
+    return {field.name: field.type for field in schema if not pa.types.is_null(field.type)}
+
+
+def _schema_of(one: Member) -> pa.Schema:
+    """Return the columns of a table, and behind them those of its path."""
+    schema = without_views(one.source.schema)
+    if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
+        raise SchemaError(
+            f"{one.name} has several columns named {repeated[0]!r}; rename one with "
+            "rename_columns(), or leave the table out"
+        )
+    added = [pa.field(name, value.type) for name, value in one.values.items()]
+    return reduce(pa.Schema.append, (one for one in added if one.name not in schema.names), schema)
+
+
+def _united(ours: tuple[str, pa.Schema], theirs: tuple[str, pa.Schema]) -> tuple[str, pa.Schema]:
+    """Return the name of the first table, and the columns of both."""
+    (first, schema), (name, other) = ours, theirs
+    metadata = schema.metadata if schema.metadata == other.metadata else None
+    fields = []
+    for field in schema:
+        if field.name not in other.names:
+            fields.append(field.with_nullable(True))
+            continue
+        try:
+            both = [pa.schema([field]), pa.schema([other.field(field.name)])]
+            fields += pa.unify_schemas(both, promote_options="permissive")
+        except REFUSALS:
+            raise SchemaError(
+                f"column {field.name!r} is {field.type} in {first} and "
+                f"{other.field(field.name).type} in {name}; change one with alter_column, or leave "
+                "one table out"
+            ) from None
+    fields += [field.with_nullable(True) for field in other if field.name not in schema.names]
+    return first, pa.schema(fields, metadata)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field, place: str) -> pa.ChunkedArray:
+    """Return a column of a table in the type of the result."""
+    try:
+        schema = pa.schema([field])
+        chunks = [cast(pa.record_batch([one], [field.name]), schema) for one in column.chunks]
+        return pa.chunked_array([one.column(0) for one in chunks], field.type)
+    except REFUSALS as error:
+        raise SchemaError(
+            f"column {field.name!r} of {place} has a value that {field.type} does not hold: {error}"
+        ) from None

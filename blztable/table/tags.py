@@ -1,0 +1,140 @@
+"""Tags as users meet them: a mapping of names to numbers of versions.
+
+Knows nothing of how they are stored.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from blztable.format.tags import LENGTH_MAX, is_tag
+from blztable.table.indices import checked_count
+
+
+class Tags(MutableMapping[str, int]):
+    """Names of versions of a table, which are kept until their names are removed.
+
+    Made by `CTable.tags`. The tags are those of the newest version, whichever one the table shows.
+    Each change is one commit. `open` and the readers take a tag in place of the number of a
+    version.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     t.tags["audited"] = t.version
+    ...     done = t.delete("n = 1")
+    ...     print(t.tags, t.version)
+    {'audited': 1} 3
+    >>> blz.open("t.blz", version="audited").nrows
+    2
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Mapping[str, int]],
+        write: Callable[[Mapping[str, int], Sequence[str]], None],
+    ) -> None:
+        self._read = read
+        self._write = write
+
+    def __getitem__(self, name: str) -> int:
+        return self._read()[name]
+
+    def __setitem__(self, name: str, version: int) -> None:
+        """Tag a version.
+
+        Raises
+        ------
+        ValueError
+            A tag cannot have this name.
+        TableNotFoundError
+            The version does not exist any more.
+        ConflictError
+            Another commit changed the same tag.
+        """
+        self._write(_checked({name: version}), ())
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._write({}, (name,))
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several tags in one commit.
+
+        Parameters
+        ----------
+        *args : mapping or iterable of (name, version)
+            Tags, as for `dict.update`.
+        **kwargs : int
+            More tags, by name.
+
+        Raises
+        ------
+        ValueError
+            A tag cannot have one of these names.
+        TableNotFoundError
+            One of the versions does not exist any more.
+        ConflictError
+            Another commit changed one of these tags.
+        ReadOnlyError
+            The table was opened with mode "r".
+        TransactionError
+            A transaction of the table is open.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.tags.update(first=1, audited=1)
+        ...     print(t.tags, t.version)
+        {'first': 1, 'audited': 1} 2
+        """
+        self._write(_checked(dict(*args, **kwargs)), ())
+
+    def clear(self) -> None:
+        """Remove all tags in one commit.
+
+        Raises
+        ------
+        ConflictError
+            Another commit changed one of these tags.
+        ReadOnlyError
+            The table was opened with mode "r".
+        TransactionError
+            A transaction of the table is open.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.tags["first"] = 1
+        ...     t.tags.clear()
+        ...     print(t.tags)
+        {}
+        """
+        self._write({}, tuple(self._read()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _checked(tags: Mapping[Any, Any]) -> dict[str, int]:
+    for name in tags:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a tag must be a str, not {type(name).__name__}")
+        if not is_tag(name):
+            raise ValueError(
+                f"{name!r:.100} cannot be the name of a tag: it needs 1 to {LENGTH_MAX} printable "
+                "characters, not only digits, which are the number of a version"
+            )
+    return {name: checked_count(version, f"tag {name!r}", 1) for name, version in tags.items()}
