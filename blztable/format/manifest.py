@@ -15,8 +15,9 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext, metalayers
+from blztable.format import deletions, jsontext, metalayers
 from blztable.format.bundle import BundleFacts
+from blztable.format.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import ColumnParts, path_to_json
@@ -54,6 +55,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "next_bundle": (int, 1),
     "metalayers": (dict, {}),
     "changed": (list, []),
+    "deleted": (dict, {}),
 }
 
 # The bundle of each row group, None for none.
@@ -63,7 +65,8 @@ Bundles = tuple[BundleFacts | None, ...]
 BUNDLES = "bundles"
 NAN_IS_NULL = "nan_is_null"
 NESTED = "nested"
-KNOWN_FEATURES = frozenset({BUNDLES, NAN_IS_NULL, NESTED})
+DELETIONS = "deletions"
+KNOWN_FEATURES = frozenset({BUNDLES, DELETIONS, NAN_IS_NULL, NESTED})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -98,6 +101,7 @@ class Head:
     writer: str = ""
     time: str = ""
     operation: str = ""
+    # The live rows of each row group.
     row_groups: tuple[int, ...]
     schema: bytes
     fields: Mapping[str, tuple[str, ...]]
@@ -122,6 +126,8 @@ class Head:
     # For each row group, the newest version whose commit put rows there and was no blind append; 0
     # for blind appends only. Empty if it is this version for all of them.
     changed: tuple[int, ...] = ()
+    # The deleted rows of each row group; empty if there are none.
+    deleted: Deleted = ()
     # True if the rows of a part may be null where the value is NaN.
     nan_is_null: bool = False
     columns: ColumnIndex = ColumnIndex()
@@ -130,6 +136,18 @@ class Head:
     def rows(self) -> int:
         """Number of rows of the table."""
         return sum(self.row_groups)
+
+    @property
+    def stored_rows(self) -> tuple[int, ...]:
+        """Number of rows that the parts of each row group hold: the live and the deleted ones."""
+        if not self.deleted:
+            return self.row_groups
+        return tuple(map(add, self.row_groups, map(deletions.count, self.deleted)))
+
+    @property
+    def all_deleted(self) -> Deleted:
+        """`deleted` of each row group, also where it is left out."""
+        return self.deleted or (b"",) * len(self.row_groups)
 
     @property
     def all_changed(self) -> tuple[int, ...]:
@@ -141,6 +159,7 @@ class Head:
         """The features that a program must know to read this version."""
         has = {
             BUNDLES: bool(self.bundles),
+            DELETIONS: bool(self.deleted),
             NAN_IS_NULL: self.nan_is_null,
             NESTED: any(len(path) > 1 for path in self.columns.paths),
         }
@@ -168,6 +187,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         },
         **({"bundles": _bundles_to_json(head.bundles)} if head.bundles else {}),
         **({"metalayers": metalayers.to_json(head.metalayers)} if head.metalayers else {}),
+        **({"deleted": deletions.to_json(head.deleted)} if head.deleted else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
@@ -238,6 +258,11 @@ def decode_head(data: bytes) -> Head:
     values["changed"] = changed = jsontext.numbers(text["changed"], "changed")
     if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
+    values["deleted"] = deleted = deletions.from_json(text["deleted"], groups)
+    if deleted and DELETIONS not in features:
+        raise CorruptError(
+            f"the head of a manifest: deleted rows, but 'requires' lacks {DELETIONS!r}"
+        )
     values["bundles"] = _bundles(text["bundles"], len(groups), features)
     values["nan_is_null"] = NAN_IS_NULL in features
     if values["next_bundle"] == 0:

@@ -21,9 +21,10 @@ from blztable.engine.query.select import Selected, read_selected, take
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
+from blztable.format.deletions import live_range
 
 # What a read does about damage.
 ON_CORRUPT = ("raise", "skip", "null")
@@ -118,20 +119,24 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        version = self.version
+        version, head = self.version, self.version.head
+        deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
         lines = [version.flat.column(line) for line in version.tree.nodes(index)]
-        rows = version.head.row_groups[span.group]
         # The items of lists have pages of their own.
         of_rows = [one.facts[span.group] for one in lines if one.facts[span.group].rows == rows]
         page_rows = min((one.page_rows for one in of_rows if one.page_rows), default=rows)
 
         def attempt(start: int, stop: int) -> str | None:
+            piece = RowSpan(span.group, *live_range(deleted, start, stop))
             with OpenParts(version) as parts:
-                piece = [RowSpan(span.group, start, stop)]
-                return _fault(partial(read_columns, parts, [index], piece))
+                return _fault(partial(read_columns, parts, [index], [piece]))
 
         pieces = -(-rows // page_rows)
-        return find_losses(attempt, span.start, span.stop, -(-pieces // PIECES) * page_rows)
+        # Pages are of stored rows.
+        (stored,) = stored_spans(head.deleted, [span])
+        lost = find_losses(attempt, stored.start, stored.stop, -(-pieces // PIECES) * page_rows)
+        found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
+        return [one for one in found if one.start < one.stop]
 
     def _with_nulls(
         self,
