@@ -489,6 +489,9 @@ class VersionInfo:
         Program and version that wrote it.
     damage : str or None
         What is damaged; None if the version is intact.
+    deleted_rows : int or None
+        Number of deleted rows whose values are still in files, not counted in `rows`.
+        `CTable.compact` writes the other rows again without them.
 
     Examples
     --------
@@ -510,6 +513,7 @@ class VersionInfo:
     commit_ids: tuple[str, ...] | None = None
     writer: str | None = None
     damage: str | None = None
+    deleted_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,14 +51,19 @@ def tidy(deleted: Iterable[bytes]) -> Deleted:
 
 
 def stored(deleted: bytes, live: np.ndarray) -> np.ndarray:
-    """Return the numbers among the stored rows of live rows."""
+    """Return the numbers among the stored rows of ascending live rows."""
     gone = unpack(deleted)
-    return live + np.searchsorted(gone - np.arange(len(gone)), live, "right")
+    return live + _steps(np.searchsorted(live, gone - np.arange(len(gone)), "left"), len(live))
 
 
 def live(deleted: bytes, stored: np.ndarray) -> np.ndarray:
-    """Return the number of live rows before each of these stored rows."""
-    return stored - np.searchsorted(unpack(deleted), stored, "left")
+    """Return the number of live rows before each of these ascending stored rows."""
+    return stored - _steps(np.searchsorted(stored, unpack(deleted), "right"), len(stored))
+
+
+def _steps(cuts: np.ndarray, length: int) -> np.ndarray:
+    """Return an array that rises by one at each of these indices."""
+    return np.repeat(np.arange(len(cuts) + 1), np.diff(cuts, prepend=0, append=length))
 
 
 def live_range(deleted: bytes, start: int, stop: int) -> tuple[int, int]:

@@ -138,6 +138,11 @@ class Head:
         return sum(self.row_groups)
 
     @property
+    def deleted_rows(self) -> int:
+        """Number of rows that parts hold, and that are no rows of the table."""
+        return sum(map(deletions.count, self.deleted))
+
+    @property
     def stored_rows(self) -> tuple[int, ...]:
         """Number of rows that the parts of each row group hold: the live and the deleted ones."""
         if not self.deleted:

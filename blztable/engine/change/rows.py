@@ -227,7 +227,7 @@ def keep(
 def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, bytes]:
     """Return all deleted rows of each row group that is not worth writing again for a few more."""
     head = staged.head
-    budget = MOST_DELETED - sum(map(deletions.count, head.deleted))
+    budget = MOST_DELETED - head.deleted_rows
     found = {}
     for group, selected in kept.items():
         stored, before = head.stored_rows[group], head.all_deleted[group]

@@ -43,6 +43,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 head.parent,
                 tuple(name for name, version in head.commit_ids if version == number),
                 head.writer,
+                deleted_rows=head.deleted_rows,
             )
             infos.append(info)
     if mirrored > max(numbers, default=0):
