@@ -20,7 +20,7 @@ from blztable.engine.change.defaults import declared_defaults, to_json
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
@@ -124,7 +124,7 @@ def _portions(
         arrays = [
             _cast(column, field, cast, first) for column, field in zip(columns, fields, strict=True)
         ]
-        yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), rows
+        yield stored_portion(opened.version.head, group, arrays)
         first += rows
 
 

@@ -1,20 +1,27 @@
 """Selections of rows: the pages that contain them, and their indices among the rows of the pages.
 
-Knows the manifest's lines of columns, and opens nothing.
+Callers select live rows. `stored_spans` and `stored_rows` say where these lie in the parts; pages
+are of stored rows. Knows the manifest's lines of columns, and opens nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
+from blztable.arrow.types import Portion
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
+from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
+from blztable.format import deletions
+from blztable.format.deletions import Deleted
 from blztable.format.line import ColumnParts
+from blztable.format.manifest import Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,80 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
             break
         result.append(RowSpan(group, max(start - first, 0), min(stop - first, row_groups[group])))
     return result
+
+
+def stored_spans(deleted: Deleted, selected: Sequence[RowSpan]) -> Sequence[RowSpan]:
+    """Return spans of live rows as spans of stored rows, from the first to the last of each."""
+    if not deleted:
+        return selected
+    return [_stored_span(deleted[one.group], one) for one in selected]
+
+
+def _stored_span(deleted: bytes, span: RowSpan) -> RowSpan:
+    if not deleted:
+        return span
+    ends = np.array([span.start, span.stop - bool(span.count)])
+    start, stop = deletions.stored(deleted, ends).tolist()
+    return RowSpan(span.group, start, stop + bool(span.count))
+
+
+def stored_rows(deleted: Deleted, selected: Sequence[RowIndices]) -> Sequence[RowIndices]:
+    """Return live rows as stored rows."""
+    if not deleted:
+        return selected
+    return [
+        RowIndices(one.group, deletions.stored(deleted[one.group], one.rows)) for one in selected
+    ]
+
+
+def without_deleted(
+    columns: Mapping[int, pa.ChunkedArray], deleted: Deleted, spans: Sequence[RowSpan]
+) -> dict[int, pa.ChunkedArray]:
+    """Return columns of spans of stored rows without the deleted ones among them."""
+    places, before = [], 0
+    for span in spans if deleted else ():
+        gone = deletions.unpack(deleted[span.group])
+        first, last = np.searchsorted(gone, [span.start, span.stop])
+        places.append(gone[first:last] - span.start + before)
+        before += span.count
+    gone = np.concatenate(places) if places else np.empty(0, np.int64)
+    if not len(gone):
+        return dict(columns)
+    return {index: _without(column, gone) for index, column in columns.items()}
+
+
+def _without(column: pa.ChunkedArray, gone: np.ndarray) -> pa.ChunkedArray:
+    """Return a column without the rows at these ascending indices; other chunks are not copied."""
+    begins = np.cumsum([0, *map(len, column.chunks)])
+    cuts = np.searchsorted(gone, begins)
+    chunks = []
+    for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False):
+        if first == last:
+            chunks.append(chunk)
+        elif last - first < len(chunk):
+            is_kept = np.ones(len(chunk), np.bool_)
+            is_kept[gone[first:last] - begin] = False
+            if is_nested(chunk.type):
+                kept = take(chunk, np.flatnonzero(is_kept))
+            else:
+                kept = as_stored(chunk).filter(pa.array(is_kept))
+            chunks.append(_cast(kept, column.type))
+    return pa.chunked_array(chunks, column.type)
+
+
+def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> Portion:
+    """Return columns of all live rows of a row group as columns of its stored rows.
+
+    A deleted row has the value of the next live one, or of the last.
+    """
+    rows, deleted = head.row_groups[group], head.all_deleted[group]
+    if deleted:
+        stored = rows + deletions.count(deleted)
+        check_rows(stored, "the rows of a row group")
+        places = np.minimum(deletions.live(deleted, np.arange(stored)), rows - 1)
+        whole = [one_array(one) if isinstance(one, pa.ChunkedArray) else one for one in arrays]
+        arrays, rows = [take(one, places) for one in whole], stored
+    return pa.Table.from_arrays(list(arrays), names=list(map(str, range(len(arrays))))), rows
 
 
 def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:

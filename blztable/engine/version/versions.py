@@ -97,10 +97,18 @@ class Version:
             self._flat.append(flat)
         return self._flat[0]
 
+    @property
+    def undeleted(self) -> Self:
+        """This version with the deleted rows: its row numbers are places in the parts."""
+        if not self.head.deleted:
+            return self
+        rows = self.head.stored_rows
+        return replace(self, head=replace(self.head, row_groups=rows, deleted=()))
+
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
         parts = self.line_parts(self.tree.nodes(index)[0])
-        if self.views and parts.facts.rows != self.head.row_groups:
+        if self.views and parts.facts.rows != self.head.stored_rows:
             raise self._other_rows(self.schema.field(index).name)
         return parts
 
@@ -151,7 +159,7 @@ class Version:
             except DAMAGED as error:
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
-            if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
+            if len(parts.path) == 1 and parts.facts.rows != self.head.stored_rows:
                 raise self._other_rows(line)
             self._lines[line] = parts
         return parts

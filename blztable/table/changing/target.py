@@ -140,7 +140,11 @@ class Target:
 
     def is_empty(self, index: int) -> bool:
         """True if all rows of a column are null, by the statistics of its row groups."""
-        return sum(self.staged.column(index).statistics.nulls) == self.staged.head.rows
+        head, nulls = self.staged.head, sum(self.staged.column(index).statistics.nulls)
+        if not head.deleted or nulls < head.rows:
+            return nulls == head.rows
+        # Statistics count deleted rows, too.
+        return bool(self.snapshot.column(index).null_count == head.rows)
 
     def _coerced(self, index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
         field = self.staged.schema.field(index)
