@@ -14,6 +14,7 @@ from pandas.api.extensions import no_default
 from blztable.columns.statistics.extremes import extreme
 from blztable.convert.foreign.numpy_arrays import decode
 from blztable.engine.query.scan import statistics_of_groups
+from blztable.engine.query.select import null_counts
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
@@ -277,7 +278,7 @@ class Column:
         1
         """
         self._snapshot.check_open()
-        return int(statistics_of_groups(self._snapshot.version, self._index).nulls.sum())
+        return int(null_counts(self._snapshot.version, self._index).sum())
 
     def min(self) -> Any:
         """Return the least value; only row groups that may hold it are read.

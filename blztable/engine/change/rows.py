@@ -233,10 +233,9 @@ def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, 
         stored, before = head.stored_rows[group], head.all_deleted[group]
         more = selected.rows - selected.count
         is_few = (stored - selected.count) * LEAST_SHARE <= stored <= MOST_STORED
-        if not is_few or more > budget:
-            continue
         mask = selected.unpacked()
-        assert mask is not None, "some rows are kept, and some are not"
+        if mask is None or not is_few or more > budget:
+            continue
         gone = deletions.stored(before, np.flatnonzero(~mask))
         found[group] = deletions.pack(np.sort(np.append(deletions.unpack(before), gone)))
         budget -= more

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.types import one_array
-from blztable.engine.query.scan import Scan
+from blztable.engine.query.scan import Scan, statistics_of_groups
 from blztable.engine.query.windows import row_windows
 from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
@@ -149,6 +149,21 @@ def count(scan: Scan) -> int:
             parts.forget_before(window[0].group)
             rows += scan.filter(window, parts).count
     return rows
+
+
+def null_counts(version: Version, index: int) -> np.ndarray:
+    """Return the number of nulls of a column in each row group.
+
+    Statistics say it, but they count deleted rows, too. So row groups with deleted rows are read.
+    """
+    nulls = statistics_of_groups(version, index).nulls
+    head = version.head
+    for group in np.flatnonzero(nulls).tolist() if head.deleted else ():
+        if head.deleted[group]:
+            with OpenParts(version) as parts:
+                span = RowSpan(group, 0, head.row_groups[group])
+                nulls[group] = read_columns(parts, [index], [span])[0].null_count
+    return nulls
 
 
 def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:

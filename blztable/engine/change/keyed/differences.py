@@ -1,14 +1,13 @@
 """Differences: the rows of one version that another one does not have.
 
-Theory of operation. A row group whose parts are the same files in both versions is the same. The
-rows of all other row groups are compared with each other as in a merge of pandas: a row that
-occurs more often in one version than in the other is a difference. So rows that were only moved or
-written again are none.
+Theory of operation. Of a row group whose parts are the same files in both versions, only the rows
+can differ that are deleted in one of them. These rows, and all rows of all other row groups, are
+compared with each other as in a merge of pandas: a row that occurs more often in one version than
+in the other is a difference. So rows that were only moved or written again are none.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,13 @@ import pyarrow as pa
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
 from blztable.engine.change.keyed import keys
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import spans
+from blztable.engine.query.select import take
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
+from blztable.format.deletions import live, unpack
+
+# Row groups by what tells each.
+RowGroups = dict[tuple[object, ...], list[int]]
 
 
 def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
@@ -35,12 +36,10 @@ def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
     """
     columns = common_columns(old, new)
     left, right = _row_groups(old, columns[0]), _row_groups(new, columns[1])
-    same = Counter(left) & Counter(right)
-    gone, come = _others(left, same), _others(right, same)
-    rows = [_rows(version, groups) for version, groups in ((old, gone), (new, come))]
+    rows = _rows(old, left, new, right), _rows(new, right, old, left)
     both = [
-        _read(version, indices, groups)
-        for version, indices, groups in ((old, columns[0], gone), (new, columns[1], come))
+        take(version, indices, numbers)
+        for version, indices, numbers in zip((old, new), columns, rows, strict=True)
     ]
     if not len(rows[0]) or not len(rows[1]):
         return rows[1], rows[0]
@@ -72,39 +71,30 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
     return [places[0][path] for path in shared], [places[1][path] for path in shared]
 
 
-def _row_groups(version: Version, indices: Sequence[int]) -> list[tuple[object, ...]]:
-    """Return what tells each row group: where the parts of these columns are."""
+def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
+    """Return the row groups by what tells each: where the parts of these columns are."""
     lines = [version.line_parts(line) for index in indices for line in version.tree.nodes(index)]
     bundles = version.head.bundles
-    return [
-        (rows, *((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines))
-        for group, rows in enumerate(version.head.row_groups)
-    ]
-
-
-def _others(groups: Sequence[Any], same: Counter[Any]) -> list[int]:
-    """Return the places of the row groups that are not among these."""
-    left, found = same.copy(), []
-    for place, group in enumerate(groups):
-        if left[group]:
-            left[group] -= 1
-        else:
-            found.append(place)
+    found: RowGroups = {}
+    for group, rows in enumerate(version.head.stored_rows):
+        places = ((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines)
+        found.setdefault((rows, *places), []).append(group)
     return found
 
 
-def _rows(version: Version, groups: Sequence[int]) -> np.ndarray:
-    """Return the numbers of the rows of some row groups."""
-    ends = np.cumsum([0, *version.head.row_groups])
-    ranges = [np.arange(ends[group], ends[group + 1]) for group in groups]
-    return np.concatenate([np.zeros(0, np.int64), *ranges])
-
-
-def _read(version: Version, indices: Sequence[int], groups: Sequence[int]) -> list[pa.ChunkedArray]:
-    chosen = set(groups)
-    everything = spans(version.head.row_groups, 0, version.head.rows)
-    with OpenParts(version) as parts:
-        return read_columns(parts, indices, [one for one in everything if one.group in chosen])
+def _rows(version: Version, groups: RowGroups, other: Version, others: RowGroups) -> np.ndarray:
+    """Return the ascending numbers of the rows that the other version may not have."""
+    head, found = version.head, [np.zeros(0, np.int64)]
+    first = np.cumsum([0, *head.row_groups])
+    for parts, same in groups.items():
+        for group, twin in zip_longest(same, others.get(parts, ())[: len(same)]):
+            rows = np.arange(head.row_groups[group])
+            if twin is not None:
+                deleted = head.all_deleted[group]
+                gone = np.setdiff1d(*map(unpack, (other.head.all_deleted[twin], deleted)))
+                rows = live(deleted, gone)
+            found.append(rows + first[group])
+    return np.sort(np.concatenate(found))
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
