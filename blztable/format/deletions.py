@@ -11,6 +11,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -74,9 +75,14 @@ def live_range(deleted: bytes, start: int, stop: int) -> tuple[int, int]:
 
 def to_json(deleted: Deleted) -> Json:
     """Return the deleted rows as the head has them."""
+    return {"rows": list(map(count, deleted)), "gaps": _zipped(tuple(filter(None, deleted)))}
+
+
+@lru_cache(maxsize=4)
+def _zipped(deleted: Deleted) -> str:
+    """Return the gaps of row groups; each commit writes them again, and few change them."""
     gaps = b"".join(np.diff(unpack(one), prepend=0).astype(GAP).tobytes() for one in deleted)
-    packed = base64.b64encode(zlib.compress(gaps)).decode("ascii")
-    return {"rows": list(map(count, deleted)), "gaps": packed}
+    return base64.b64encode(zlib.compress(gaps, level=1)).decode("ascii")
 
 
 def from_json(value: Json, row_groups: Sequence[int]) -> Deleted:

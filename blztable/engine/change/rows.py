@@ -42,7 +42,7 @@ Run = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
 FILLED_ROWS = 1 << 20
 # A row group is written again once more than one in so many of its rows is deleted, and once the
 # table has so many deleted rows, because each commit writes them and each reader reads them.
-LEAST_SHARE, MOST_DELETED = 16, 1 << 16
+LEAST_SHARE, MOST_DELETED = 16, 1 << 14
 # Rows of a row group that may have deleted ones: some read all of it to change a column.
 MOST_STORED = 1 << 24
 
