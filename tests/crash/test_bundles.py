@@ -24,7 +24,7 @@ from support.crash.checks import (
 )
 from support.crash.model import FLUSHES, killed_state
 
-pytestmark = pytest.mark.usefixtures("bundled")
+pytestmark = pytest.mark.usefixtures("bundled", "ten_copies")
 
 # The files that each change writes, commit by commit. A transaction has a change of one column.
 FILES = {

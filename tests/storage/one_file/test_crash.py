@@ -49,8 +49,9 @@ def writing(number, **options):
 
 # With mode="x", zeros that a loss of power leaves are not replaced: anyone may have written them.
 CREATION = Commit(nothing, writing(1), {1: Held(content(1))})
-REPLACEMENT = Commit(replaced(2), writing(3), {3: Held(content(3))})
-RETIREMENT = Commit(replaced(10), writing(11), {11: Held(content(11))}, frozenset({1}))
+# A replacement keeps the version before it.
+REPLACEMENT = Commit(replaced(2), writing(3), {3: Held(content(3))}, frozenset({1}))
+RETIREMENT = Commit(replaced(10), writing(11), {11: Held(content(11))}, frozenset({9}))
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -89,7 +90,7 @@ REWRITE = Commit(
     replaced(3),
     rewriting,
     {4: Held(content(3).slice(1))},
-    frozenset({1, 2, 3}),
+    frozenset({2, 3}),
 )
 
 

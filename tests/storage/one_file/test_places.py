@@ -252,6 +252,8 @@ def test_any_table_comes_back_from_a_packed_version(table, versions):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         blz.to_blz(table, path / "t")
+        with blz.open(path / "t", mode="a") as t:
+            t.tags["first"] = 1
         for number in range(1, versions):
             blz.to_blz({"n": [number]}, path / "t")
         blz.pack(path / "t", path / "one", version=1)
