@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.statistics.extremes import extreme
 from blztable.convert.foreign.numpy_arrays import decode
 from blztable.engine.query.scan import statistics_of_groups
@@ -445,6 +446,8 @@ class Column:
     def _extreme(self, *, is_least: bool) -> Any:
         snapshot = self._snapshot
         snapshot.check_open()
+        if is_nested(self.type):
+            return None
         ends = np.cumsum([0, *snapshot.version.head.row_groups]).tolist()
 
         def read(group: int) -> pa.Array:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.types import one_array
-from blztable.engine.query.scan import Scan, statistics_of_groups
+from blztable.engine.query.scan import Scan
 from blztable.engine.query.windows import row_windows
 from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
@@ -156,7 +156,7 @@ def null_counts(version: Version, index: int) -> np.ndarray:
 
     Statistics say it, but they count deleted rows, too. So row groups with deleted rows are read.
     """
-    nulls = statistics_of_groups(version, index).nulls
+    nulls = np.array(version.column(index).statistics.nulls, np.int64)
     head = version.head
     for group in np.flatnonzero(nulls).tolist() if head.deleted else ():
         if head.deleted[group]:

@@ -7,7 +7,8 @@ in the other is a difference. So rows that were only moved or written again are 
 """
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
 from blztable.engine.change.keyed import keys
 from blztable.engine.query.select import take
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format.deletions import live, unpack
@@ -36,16 +40,14 @@ def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
     """
     columns = common_columns(old, new)
     left, right = _row_groups(old, columns[0]), _row_groups(new, columns[1])
-    rows = _rows(old, left, new, right), _rows(new, right, old, left)
-    both = [
-        take(version, indices, numbers)
-        for version, indices, numbers in zip((old, new), columns, rows, strict=True)
-    ]
+    gone, come = _Candidates.of(old, left, new, right), _Candidates.of(new, right, old, left)
+    pairs = zip(gone.read(old, columns[0]), come.read(new, columns[1]), strict=True)
+    rows = gone.numbers(old), come.numbers(new)
     if not len(rows[0]) or not len(rows[1]):
-        return rows[1], rows[0]
-    codes = keys.codes([_comparable(*pair) for pair in zip(*both, strict=True)])
+        return np.sort(rows[1]), np.sort(rows[0])
+    codes = keys.codes([_comparable(*pair) for pair in pairs])
     before, after = codes[: len(rows[0])], codes[len(rows[0]) :]
-    return rows[1][_more(after, before)], rows[0][_more(before, after)]
+    return np.sort(rows[1][_more(after, before)]), np.sort(rows[0][_more(before, after)])
 
 
 def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
@@ -82,19 +84,50 @@ def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     return found
 
 
-def _rows(version: Version, groups: RowGroups, other: Version, others: RowGroups) -> np.ndarray:
-    """Return the ascending numbers of the rows that the other version may not have."""
-    head, found = version.head, [np.zeros(0, np.int64)]
-    first = np.cumsum([0, *head.row_groups])
-    for parts, same in groups.items():
-        for group, twin in zip_longest(same, others.get(parts, ())[: len(same)]):
-            rows = np.arange(head.row_groups[group])
-            if twin is not None:
-                deleted = head.all_deleted[group]
-                gone = np.setdiff1d(*map(unpack, (other.head.all_deleted[twin], deleted)))
-                rows = live(deleted, gone)
-            found.append(rows + first[group])
-    return np.sort(np.concatenate(found))
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows that the other version may not have.
+
+    Attributes
+    ----------
+    groups
+        Row groups whose parts the other version does not have.
+    singles
+        Numbers of the other rows in the table: the other version has deleted them.
+    """
+
+    groups: Sequence[int]
+    singles: np.ndarray
+
+    @classmethod
+    def of(cls, version: Version, groups: RowGroups, other: Version, others: RowGroups) -> Self:
+        """Find these rows of a version, given the row groups of both versions."""
+        first = np.cumsum([0, *version.head.row_groups])
+        whole, singles = list[int](), [np.zeros(0, np.int64)]
+        for parts, same in groups.items():
+            twins = others.get(parts, [])
+            whole += same[len(twins) :]
+            for group, twin in zip(same, twins, strict=False):
+                deleted = version.head.all_deleted[group]
+                gone = np.setdiff1d(unpack(other.head.all_deleted[twin]), unpack(deleted))
+                singles.append(live(deleted, gone) + first[group])
+        return cls(sorted(whole), np.sort(np.concatenate(singles)))
+
+    def numbers(self, version: Version) -> np.ndarray:
+        """Return the numbers of the rows in the table, in the order of `read`."""
+        ends = np.cumsum([0, *version.head.row_groups])
+        ranges = [np.arange(ends[group], ends[group + 1]) for group in self.groups]
+        return np.concatenate([*ranges, self.singles])
+
+    def read(self, version: Version, indices: Sequence[int]) -> list[pa.ChunkedArray]:
+        """Return columns of the rows."""
+        whole = [RowSpan(group, 0, version.head.row_groups[group]) for group in self.groups]
+        with OpenParts(version) as parts:
+            columns = read_columns(parts, indices, whole)
+        if not len(self.singles):
+            return columns
+        both = zip(columns, take(version, indices, self.singles), strict=True)
+        return [pa.chunked_array([*a.chunks, *b.chunks], a.type) for a, b in both]
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
