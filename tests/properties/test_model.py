@@ -950,6 +950,11 @@ class TestModelOfEncodings(Machine.TestCase):
     settings = quick
 
 
+@pytest.mark.usefixtures("bundled", "encoded", "deletions")
+class TestModelOfDeletedRows(Machine.TestCase):
+    settings = quick
+
+
 class MachineOfOneFile(Machine):
     """The same changes of a table in one file."""
 

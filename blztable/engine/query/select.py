@@ -16,6 +16,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
+from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.windows import row_windows
@@ -162,7 +164,11 @@ def null_counts(version: Version, index: int) -> np.ndarray:
         if head.deleted[group]:
             with OpenParts(version) as parts:
                 span = RowSpan(group, 0, head.row_groups[group])
-                nulls[group] = read_columns(parts, [index], [span])[0].null_count
+                array = one_array(read_columns(parts, [index], [span])[0])
+            if is_nested(array.type):
+                nulls[group] = array.null_count
+            else:
+                (nulls[group],) = statistics(array, len(array))[1].nulls
     return nulls
 
 
