@@ -15,9 +15,10 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import deletions, jsontext, metalayers, tags
+from blztable.format import jsontext, metalayers
 from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
-from blztable.format.deletions import Deleted
+from blztable.format.head import deletions, tags
+from blztable.format.head.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import CLAIMS, ColumnParts, path_to_json

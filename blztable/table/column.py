@@ -287,8 +287,9 @@ class Column:
         Returns
         -------
         Any
-            The value as a Python object. Nulls and NaNs are left out. None if no value is left, or
-            if values of this type have no order.
+            The value as a Python object, or as a pyarrow.Scalar if Python has no such time. Nulls
+            and NaNs are left out. None if no value is left, or if values of this type have no
+            order; those of nested types have none.
 
         Raises
         ------
@@ -455,7 +456,11 @@ class Column:
             return array.storage if isinstance(array, pa.ExtensionArray) else array
 
         runs = statistics_of_groups(snapshot.version, self._index)
-        return extreme(runs, read, is_least=is_least).as_py()
+        found = extreme(runs, read, is_least=is_least)
+        try:
+            return found.as_py()
+        except (OverflowError, ValueError):
+            return found
 
     @property
     def _id(self) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, LimitError
-from blztable.format import deletions, jsontext
+from blztable.format import jsontext
+from blztable.format.head import deletions
 
 # For each row group, its live rows and its deleted ones.
 GROUPS = st.lists(st.tuples(st.integers(1, 20), st.sets(st.integers(0, 30))), max_size=6)

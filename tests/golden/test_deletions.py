@@ -1,6 +1,6 @@
 """Tables of earlier versions that name deleted rows are read bit for bit.
 
-The tables in `deletions/` are never written again; `make_deletions.py` says how they were made.
+The tables in `deletions/` are never written again; `make/deletions.py` says how they were made.
 """
 
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 
 import blztable as blz
 from golden import one_file, reader
-from golden.make_deletions import CASES
-from golden.make_v1 import SUMS, sums
+from golden.make.deletions import CASES
+from golden.make.v1 import SUMS, sums
 from support.bit_equality import bits, same_table
 
 ROOT = Path(__file__).parent / "deletions"

@@ -33,7 +33,7 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
-from blztable.format import deletions
+from blztable.format.head import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.

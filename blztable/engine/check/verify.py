@@ -28,7 +28,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
 from blztable.errors import BlzError, CorruptError
-from blztable.format.deletions import Deleted, unpack
+from blztable.format.head.deletions import Deleted, unpack
 from blztable.report import Problem, Report
 from blztable.storage.one_file.commits import check_first_bytes
 from blztable.storage.one_file.store import OneFileStore
@@ -48,8 +48,9 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     # Without the cached lines, so that they are read again.
     version = replace(version, _lines={})
     of_manifest, live = list(_manifest(version)), version.head
-    # Parts are checked with their deleted rows.
-    version = version.undeleted
+    # Parts are checked with their deleted rows: row numbers are places in the parts.
+    stored = replace(live, row_groups=live.stored_rows, deleted=())
+    version = replace(version, head=stored) if live.deleted else version
     head, flat, problems = version.head, version.flat, list[Problem]()
     columns = [
         ColumnCheck(flat, line, index, has_rows_of_table=has_rows)

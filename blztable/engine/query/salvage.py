@@ -27,7 +27,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
-from blztable.format.deletions import live_range
+from blztable.format.head.deletions import live_range
 
 _log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ are of stored rows. Knows the manifest's lines of columns, and opens nothing.
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -17,11 +18,16 @@ from blztable.arrow.types import Portion
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
+from blztable.engine.run.pool import run
+from blztable.engine.run.tasks import Task
 from blztable.errors import SchemaError
-from blztable.format import deletions
-from blztable.format.deletions import Deleted
+from blztable.format.head import deletions
+from blztable.format.head.deletions import Deleted
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
+
+# Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
+SLICED_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +109,50 @@ def without_deleted(
     columns: Mapping[int, pa.ChunkedArray], deleted: Deleted, spans: Sequence[RowSpan]
 ) -> dict[int, pa.ChunkedArray]:
     """Return columns of spans of stored rows without the deleted ones among them."""
-    places, before = [], 0
+    among, before = [np.empty(0, np.int64)], 0
     for span in spans if deleted else ():
         gone = deletions.unpack(deleted[span.group])
         first, last = np.searchsorted(gone, [span.start, span.stop])
-        places.append(gone[first:last] - span.start + before)
+        among.append(gone[first:last] - span.start + before)
         before += span.count
-    gone = np.concatenate(places) if places else np.empty(0, np.int64)
+    gone = np.concatenate(among)
     if not len(gone):
         return dict(columns)
-    return {index: _without(column, gone) for index, column in columns.items()}
+    found = {index: [[one] for one in column.chunks] for index, column in columns.items()}
+    masks: dict[tuple[int, int], pa.Array] = {}
+    cuts: list[Task] = []
+    for chunks in found.values():
+        begin = 0
+        for pieces in chunks:
+            rows = len(pieces[0])
+            first, last = np.searchsorted(gone, [begin, begin + rows])
+            places = gone[first:last] - begin
+            if first < last <= first + rows // SLICED_ROWS:
+                ends = [-1, *places.tolist(), rows]
+                pieces[:] = [pieces[0][one + 1 : other] for one, other in pairwise(ends)]
+            elif first < last:
+                mask = masks.get((begin, rows))
+                if mask is None:
+                    is_kept = np.ones(rows, np.bool_)
+                    is_kept[places] = False
+                    mask = masks[begin, rows] = pa.array(is_kept)
+                cuts.append(partial(_keep, pieces, mask))
+            begin += rows
+    run(cuts)
+    return {
+        index: pa.chunked_array([one for pieces in chunks for one in pieces], columns[index].type)
+        for index, chunks in found.items()
+    }
 
 
-def _without(column: pa.ChunkedArray, gone: np.ndarray) -> pa.ChunkedArray:
-    """Return a column without the rows at these ascending indices; other chunks are not copied."""
-    begins = np.cumsum([0, *map(len, column.chunks)])
-    cuts = np.searchsorted(gone, begins)
-    chunks = []
-    for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False):
-        if first == last:
-            chunks.append(chunk)
-        elif last - first < len(chunk):
-            is_kept = np.ones(len(chunk), np.bool_)
-            is_kept[gone[first:last] - begin] = False
-            if is_nested(chunk.type):
-                kept = take(chunk, np.flatnonzero(is_kept))
-            else:
-                kept = as_stored(chunk).filter(pa.array(is_kept))
-            chunks.append(_cast(kept, column.type))
-    return pa.chunked_array(chunks, column.type)
+def _keep(pieces: list[pa.Array], mask: pa.Array) -> None:
+    """Replace an array by its rows for which the mask is true."""
+    (array,) = pieces
+    if is_nested(array.type):
+        kept = take(array, np.flatnonzero(mask))
+    else:
+        kept = as_stored(array).filter(mask)
+    pieces[0] = _cast(kept, array.type)
 
 
 def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> Portion:

@@ -97,14 +97,6 @@ class Version:
             self._flat.append(flat)
         return self._flat[0]
 
-    @property
-    def undeleted(self) -> Self:
-        """This version with the deleted rows: its row numbers are places in the parts."""
-        if not self.head.deleted:
-            return self
-        rows = self.head.stored_rows
-        return replace(self, head=replace(self.head, row_groups=rows, deleted=()))
-
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
         parts = self.line_parts(self.tree.nodes(index)[0])

@@ -1,6 +1,6 @@
 """Write the golden tables that name deleted rows, and beside each what it holds.
 
-    cd tests && python -m golden.make_deletions DIRECTORY
+    cd tests && python -m golden.make.deletions DIRECTORY
 
 `deletions/` is what this script wrote with the first blztable that named deleted rows. As with
 `v1/`, a later blztable must read those bytes, and writes others.
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from golden.make_v1 import SUMS, sums
+from golden.make.v1 import SUMS, sums
 
 ROWS = 100
 TEXTS = [None if row % 7 == 3 else "é" * (row * 5 % 11) for row in range(ROWS)]
