@@ -181,13 +181,23 @@ def keep(
     `meant` is the predicate of the rows that go; None if all row groups decide which rows these
     are, by their places.
     """
-    staged = change_set.staged
-    groups = staged.head.row_groups
     fewer: dict[int, RowMask] = {}
-    for group in range(len(groups)):
+    for group in range(len(change_set.staged.head.row_groups)):
         selected = kept(group)
         if not selected.is_all:
             fewer[group] = selected
+    return remove(change_set, operation, fewer, meant)
+
+
+def remove(
+    change_set: ChangeSet,
+    operation: str,
+    fewer: Mapping[int, "RowMask"],
+    meant: Predicate | None,
+) -> int:
+    """Keep only the selected rows of some row groups; `meant` and the result as of `keep`."""
+    staged = change_set.staged
+    groups = staged.head.row_groups
     touched = None if meant is None else Touched.of(staged, list(fewer), meant)
     if not fewer:
         nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
@@ -232,14 +242,18 @@ def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, 
     for group, selected in kept.items():
         stored, before = head.stored_rows[group], head.all_deleted[group]
         more = selected.rows - selected.count
-        is_few = (stored - selected.count) * LEAST_SHARE <= stored <= MOST_STORED
-        mask = selected.unpacked()
-        if mask is None or not is_few or more > budget:
+        mask, is_few = selected.unpacked(), are_few(stored - selected.count, stored)
+        if mask is None or not is_few or stored > MOST_STORED or more > budget:
             continue
         gone = deletions.stored(before, np.flatnonzero(~mask))
         found[group] = deletions.pack(np.sort(np.append(deletions.unpack(before), gone)))
         budget -= more
     return found
+
+
+def are_few(rows: int, of: int) -> bool:
+    """True if so few rows of a row group change that its parts are not worth writing again."""
+    return rows * LEAST_SHARE <= of
 
 
 @dataclass(frozen=True, slots=True)
