@@ -438,7 +438,9 @@ class CTable(VersionedTable, Closing):
         Columns that the data lack keep their values in updated rows; new rows get their defaults.
         Keys are compared as in a merge of pandas: null equals null, and NaN equals NaN. If several
         rows of the table have a key, all of them are updated. Statistics find the row groups that
-        may have a key; only the columns of the data are written again there.
+        may have a key. Where at most one of 16 rows of a row group is updated, these rows move to
+        the end of the table; other row groups keep their rows in place, and only the columns of the
+        data are written again there.
 
         Parameters
         ----------

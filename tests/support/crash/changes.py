@@ -113,6 +113,10 @@ CHANGES = {
         lambda t: t.upsert(rows([2, 5], ["z", "e"]), on="n"),
         pa.concat_tables([rows([3, 1, None, 2], ["c", None, "é", "z"]), MORE]),
     ),
+    "upsert that moves rows": made(
+        naming(lambda t: t.upsert(rows([5, 3], ["e", "z"]), on="n")),
+        pa.concat_tables([BOTH.slice(1), rows([5, 3], ["e", "z"])]),
+    ),
     "replace_where": made(
         lambda t: t.replace_where(rows([2, 2], ["y", "z"]), pc.field("n") == 2),
         rows([3, 1, None, 2, 2], ["c", None, "é", "y", "z"]),
