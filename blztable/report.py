@@ -491,6 +491,9 @@ class VersionInfo:
         What is damaged; None if the version is intact.
     tags : tuple of str
         Its tags, see `CTable.tags`.
+    deleted_rows : int or None
+        Number of deleted rows whose values are still in files, not counted in `rows`.
+        `CTable.compact` writes the other rows again without them.
 
     Examples
     --------
@@ -513,6 +516,7 @@ class VersionInfo:
     writer: str | None = None
     damage: str | None = None
     tags: tuple[str, ...] = ()
+    deleted_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from blztable.columns.encodings import choose, few_items, few_values, sample
+from blztable.engine.change import rows
 from blztable.engine.version import retention
 from blztable.engine.write import bundles, parts
 
@@ -78,6 +79,14 @@ def ten_copies():
     """Keep ten versions of a table that is replaced, for tests that make versions that way."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retention, "KEEP_REPLACED", retention.KEEP_VERSIONS)
+        yield
+
+
+@pytest.fixture(scope="class")
+def deletions():
+    """Name deleted rows however many they are, as in a large row group that loses a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "LEAST_SHARE", 1)
         yield
 
 

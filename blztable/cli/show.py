@@ -29,7 +29,11 @@ def info(table: blz.CTable) -> Json:
         **stored,
         "rows": table.nrows,
         "columns": len(table.column_names),
-        **({"row_groups": entry.row_groups} if kind is None else {}),
+        **(
+            {"row_groups": entry.row_groups, "deleted_rows": entry.deleted_rows}
+            if kind is None
+            else {}
+        ),
         "sort_by": [list(key) for key in table.sort_by],
         "digits": table.digits,
         "nbytes": table.nbytes,
@@ -55,7 +59,7 @@ def info_lines(result: Json) -> Iterator[str]:
     disk = result.get("disk", {})
     shown["disk"] = ", ".join(f"{name} {nbytes:,}" for name, nbytes in disk.items())
     for name, value in shown.items():
-        if name != "attributes" and value != "":
+        if name != "attributes" and value != "" and (name, value) != ("deleted_rows", 0):
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")
             yield f"{title + ':':<11} {printable(number)}{sizes.get(name, '')}"
@@ -81,6 +85,7 @@ def versions(table: blz.CTable) -> Json:
                 "rows": one.rows,
                 "columns": one.columns,
                 "row_groups": one.row_groups,
+                "deleted_rows": one.deleted_rows,
                 "commit_ids": None if one.commit_ids is None else list(one.commit_ids),
                 "tags": list(one.tags),
                 "damage": one.damage,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly
+from blztable.arrow.casts import cast_exactly, shown
 from blztable.arrow.extensions import check_same, shown_schema
 from blztable.convert.arrays import whole
 from blztable.convert.frames import compound, dtypes
@@ -132,8 +132,8 @@ def check_order(
         categories = chunk.dictionary
         if len(categories) and not _bits(categories).equals(_bits(order)):
             raise SchemaError(
-                f"{context}: ordered categories {categories.to_pylist()!r:.200}; {before} has "
-                f"{order.to_pylist()!r:.200}; set the same categories in the same order"
+                f"{context}: ordered categories [{_listed(categories):.200}]; {before} has "
+                f"[{_listed(order):.200}]; set the same categories in the same order"
             )
 
 
@@ -144,13 +144,21 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -
     """
     if order is None or value.null_count or not _is_ordered(value.type):
         return value
-    categories, category = order.to_pylist(), value[0].as_py()
-    if category not in categories:
+    (one,) = value
+    wanted = _bits(one.dictionary)[one.index.as_py()]
+    found = (code for code, category in enumerate(_bits(order)) if category.equals(wanted))
+    code = next(found, None)
+    if code is None:
         raise SchemaError(
-            f"{context}: {category!r:.100} is not one of the ordered categories {categories!r:.200}"
+            f"{context}: {shown(one.value)} is not one of the ordered categories "
+            f"[{_listed(order):.200}]"
         )
-    codes = pa.array([categories.index(category)], value.type.index_type)
+    codes = pa.array([code], value.type.index_type)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, order, ordered=True)])
+
+
+def _listed(categories: pa.Array) -> str:
+    return ", ".join(map(shown, categories[:100]))
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

@@ -15,8 +15,10 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext, metalayers, tags
+from blztable.format import jsontext, metalayers
 from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
+from blztable.format.head import deletions, tags
+from blztable.format.head.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import CLAIMS, ColumnParts, path_to_json
@@ -55,6 +57,7 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
     "metalayers": (dict, {}),
     "changed": (list, []),
     "tags": (dict, {}),
+    "deleted": (dict, {}),
 }
 
 # The bundle of each row group, None for none.
@@ -62,8 +65,9 @@ OPTIONAL_FIELDS: dict[str, tuple[type, Json]] = {
 # Features beyond this version of the format that this program supports.
 BUNDLES = "bundles"
 NESTED = "nested"
+DELETIONS = "deletions"
 TAGS = "tags"
-KNOWN_FEATURES = frozenset({BUNDLES, NESTED, TAGS, *CLAIMS})
+KNOWN_FEATURES = frozenset({BUNDLES, DELETIONS, NESTED, TAGS, *CLAIMS})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -98,6 +102,7 @@ class Head:
     writer: str = ""
     time: str = ""
     operation: str = ""
+    # The live rows of each row group.
     row_groups: tuple[int, ...]
     schema: bytes
     fields: Mapping[str, tuple[str, ...]]
@@ -126,12 +131,31 @@ class Head:
     tags: Mapping[str, int] = field(default_factory=dict)
     # What the lines may claim of parts.
     claims: frozenset[str] = frozenset()
+    # The deleted rows of each row group; empty if there are none.
+    deleted: Deleted = ()
     columns: ColumnIndex = ColumnIndex()
 
     @property
     def rows(self) -> int:
         """Number of rows of the table."""
         return sum(self.row_groups)
+
+    @property
+    def deleted_rows(self) -> int:
+        """Number of rows that parts hold, and that are no rows of the table."""
+        return sum(map(deletions.count, self.deleted))
+
+    @property
+    def stored_rows(self) -> tuple[int, ...]:
+        """Number of rows that the parts of each row group hold: the live and the deleted ones."""
+        if not self.deleted:
+            return self.row_groups
+        return tuple(map(add, self.row_groups, map(deletions.count, self.deleted)))
+
+    @property
+    def all_deleted(self) -> Deleted:
+        """`deleted` of each row group, also where it is left out."""
+        return self.deleted or (b"",) * len(self.row_groups)
 
     @property
     def all_changed(self) -> tuple[int, ...]:
@@ -143,6 +167,7 @@ class Head:
         """The features that a program must know to read this version."""
         has = {
             BUNDLES: bool(self.bundles),
+            DELETIONS: bool(self.deleted),
             NESTED: any(len(path) > 1 for path in self.columns.paths),
             TAGS: bool(self.tags),
             **{name: name in self.claims for name in CLAIMS},
@@ -171,6 +196,7 @@ def encode(head: Head, lines: Sequence[bytes]) -> bytes:
         },
         **({"bundles": bundles_to_json(head.bundles)} if head.bundles else {}),
         **({"metalayers": metalayers.to_json(head.metalayers)} if head.metalayers else {}),
+        **({"deleted": deletions.to_json(head.deleted)} if head.deleted else {}),
         "rows": head.rows,
         "schema": base64.b64encode(head.schema).decode("ascii"),
         "columns": {
@@ -242,11 +268,8 @@ def decode_head(data: bytes) -> Head:
     if changed and (len(changed) != len(groups) or max(changed) > text["version"]):  # type: ignore[operator]
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
     values["bundles"] = bundles_of_groups(text["bundles"], len(groups))
-    if values["bundles"] and BUNDLES not in features:
-        raise CorruptError(f"the head of a manifest: bundles, but 'requires' lacks {BUNDLES!r}")
+    values["deleted"] = deletions.from_json(text["deleted"], groups)
     tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
-    if text["tags"] and TAGS not in features:
-        raise CorruptError(f"the head of a manifest: tags, but 'requires' lacks {TAGS!r}")
     values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
@@ -259,11 +282,10 @@ def decode_head(data: bytes) -> Head:
     values["columns"] = columns = _columns(text.get("columns"), len(data))
     ids = {str(path[0]) for path in columns.paths} if text["metalayers"] else ()
     values["metalayers"] = metalayers.from_json(text["metalayers"], ids)
-    if NESTED not in features and any(len(path) > 1 for path in columns.paths):
-        raise CorruptError(
-            f"the head of a manifest: nested columns, but 'requires' lacks {NESTED!r}"
-        )
-    return Head(**values)  # type: ignore[arg-type]
+    head = Head(**values)  # type: ignore[arg-type]
+    for name in {*head.requires}.difference(map(str, features)):
+        raise CorruptError(f"the head of a manifest: it has {name}, but 'requires' lacks {name!r}")
+    return head
 
 
 def check_line(line: bytes, head: Head, index: int) -> None:

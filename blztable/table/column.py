@@ -11,9 +11,11 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.statistics.extremes import extreme
 from blztable.convert.foreign.numpy_arrays import decode
 from blztable.engine.query.scan import statistics_of_groups
+from blztable.engine.query.select import null_counts
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
@@ -277,7 +279,7 @@ class Column:
         1
         """
         self._snapshot.check_open()
-        return int(statistics_of_groups(self._snapshot.version, self._index).nulls.sum())
+        return int(null_counts(self._snapshot.version, self._index).sum())
 
     def min(self) -> Any:
         """Return the least value; only row groups that may hold it are read.
@@ -285,8 +287,9 @@ class Column:
         Returns
         -------
         Any
-            The value as a Python object. Nulls and NaNs are left out. None if no value is left, or
-            if values of this type have no order.
+            The value as a Python object, or as a pyarrow.Scalar if Python has no such time. Nulls
+            and NaNs are left out. None if no value is left, or if values of this type have no
+            order; those of nested types have none.
 
         Raises
         ------
@@ -444,6 +447,8 @@ class Column:
     def _extreme(self, *, is_least: bool) -> Any:
         snapshot = self._snapshot
         snapshot.check_open()
+        if is_nested(self.type):
+            return None
         ends = np.cumsum([0, *snapshot.version.head.row_groups]).tolist()
 
         def read(group: int) -> pa.Array:
@@ -451,7 +456,11 @@ class Column:
             return array.storage if isinstance(array, pa.ExtensionArray) else array
 
         runs = statistics_of_groups(snapshot.version, self._index)
-        return extreme(runs, read, is_least=is_least).as_py()
+        found = extreme(runs, read, is_least=is_least)
+        try:
+            return found.as_py()
+        except (OverflowError, ValueError):
+            return found
 
     @property
     def _id(self) -> str:

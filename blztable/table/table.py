@@ -382,8 +382,9 @@ class CTable(VersionedTable, Closing):
     def delete(self, where: Any, *, retries: int = RETRIES) -> Changed:
         """Remove the rows that meet a condition.
 
-        Row groups that lose rows are written again, with all columns. A RangeIndex numbers the
-        remaining rows again.
+        Where few rows of a row group go, the new version names them as deleted and writes no
+        values: `compact` removes these. Other row groups that lose rows are written again, with all
+        columns. A RangeIndex numbers the remaining rows again.
 
         Parameters
         ----------
@@ -437,7 +438,9 @@ class CTable(VersionedTable, Closing):
         Columns that the data lack keep their values in updated rows; new rows get their defaults.
         Keys are compared as in a merge of pandas: null equals null, and NaN equals NaN. If several
         rows of the table have a key, all of them are updated. Statistics find the row groups that
-        may have a key; only the columns of the data are written again there.
+        may have a key. Where at most one of 16 rows of a row group is updated, these rows move to
+        the end of the table; other row groups keep their rows in place, and only the columns of the
+        data are written again there.
 
         Parameters
         ----------
@@ -979,10 +982,11 @@ class CTable(VersionedTable, Closing):
         return self._change(Transaction.reorder_columns, names)
 
     def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> Changed:
-        """Merge small row groups, or sort all rows.
+        """Merge small row groups, remove the values of deleted rows, or sort all rows.
 
         Appends by others may be committed meanwhile. Appends merge small row groups at the end by
-        themselves; `compact` is for the small row groups that `delete` and large appends leave.
+        themselves; `compact` is for the small row groups that `delete` and large appends leave, and
+        for row groups with deleted rows.
 
         Parameters
         ----------
@@ -993,8 +997,9 @@ class CTable(VersionedTable, Closing):
 
         Returns
         -------
-        int
-            Number of the new version, or of the version shown if there was nothing to do.
+        Changed
+            No row is changed; the number of the new version, or of the version shown if there was
+            nothing to do.
 
         Raises
         ------

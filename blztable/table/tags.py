@@ -6,7 +6,7 @@ Knows nothing of how they are stored.
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from blztable.format.tags import LENGTH_MAX, is_tag
+from blztable.format.head.tags import LENGTH_MAX, is_tag
 from blztable.table.indices import checked_count
 
 

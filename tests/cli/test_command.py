@@ -118,6 +118,7 @@ def test_info_says_what_a_table_is(run, run_json, path):
             "rows": 3,
             "columns": 3,
             "row_groups": 1,
+            "deleted_rows": 0,
             "sort_by": [],
             "digits": {},
             "nbytes": table.nbytes,
@@ -326,6 +327,15 @@ def test_what_another_program_wrote_has_no_versions(run, run_json):
     assert run_json("versions", path)["versions"] == []
 
 
+def test_info_and_versions_count_the_deleted_rows(run, run_json, tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"n": range(100)}, path)
+    assert "deleted" not in run("info", path)[1]
+    run("delete", path, "--where", "n in (3, 50)")
+    assert "deleted rows: 2" in run("info", path)[1]
+    assert [one["deleted_rows"] for one in run_json("versions", path)["versions"]] == [0, 2]
+
+
 def test_versions_lists_them_with_what_made_them(run, run_json, path):
     with blz.open(path, "a") as table:
         table.append(DATA, commit_id="monday")
@@ -342,6 +352,7 @@ def test_versions_lists_them_with_what_made_them(run, run_json, path):
         "rows": 6,
         "columns": 3,
         "row_groups": 2,
+        "deleted_rows": 0,
         "commit_ids": ["monday"],
         "tags": [],
         "damage": None,

@@ -104,7 +104,11 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
         + [f"col2/__{k}__.bin" for k in (1, 2, 3)]
     ],
     "update": [["col0/__3__.bin"]],
+    "delete by name": [[]],
+    "changes of deleted rows": [["col1/__3__.bin", "col2/__1__.bin", "col2/__2__.bin"]],
+    "compact deleted rows": BOTH_COLUMNS,
     "upsert": [["col0/__3__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
+    "upsert that moves rows": BOTH_COLUMNS,
     "replace_where": [[f"col{n}/__{k}__.bin" for n in (0, 1) for k in (3, 4)]],
     "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
     "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],

@@ -41,6 +41,7 @@ MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
 MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, 1 << 18
 MAX_VALUE_BYTES = 1 << 16
 MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
+MAX_DELETED = 1 << 20
 
 FILE_HEADER = struct.Struct("<4sBBBBiiqII")
 CHUNK_HEADER = struct.Struct("<BBBBIII")
@@ -148,9 +149,32 @@ def read(root: Path, number: int | None = None) -> Version:
         need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
         lines.append((path, parsed(line[:-1])))
     nodes = iter(lines)
-    columns = [column(root, arrow, nodes, head, (), head["row_groups"]) for arrow in schema]
+    deleted = deleted_rows(head)
+    both = zip(head["row_groups"], deleted, strict=True)
+    head["stored_rows"] = [rows + len(gone) for rows, gone in both]
+    columns = [column(root, arrow, nodes, head, (), head["stored_rows"]) for arrow in schema]
     need(next(nodes, None) is None, "no column that the schema does not have")
+    firsts = accumulate(head["stored_rows"], initial=0)
+    gone = {first + row for first, rows in zip(firsts, deleted, strict=False) for row in rows}
+    for one in columns if gone else ():
+        one.rows[:] = [value for row, value in enumerate(one.rows) if row not in gone]
     return Version(head, schema, columns)
+
+
+def deleted_rows(head: dict[str, Any]) -> list[list[int]]:
+    """Return the deleted rows of each row group, as numbers of its stored rows."""
+    groups, entry = head["row_groups"], head.setdefault("deleted", {})
+    need(isinstance(entry, dict), "an object of deleted rows")
+    counts = array({"rows": [0] * len(groups)} | entry, "rows", len(groups))
+    need(not any(counts) or "deletions" in head["requires"], "a feature for deleted rows")
+    need(sum(counts) <= MAX_DELETED, "not too many deleted rows")
+    data = inflated(Layer(1, 4 * sum(counts), unbase64(entry.get("gaps")))) if entry else b""
+    gaps = iter(struct.unpack(f"<{sum(counts)}I", data))
+    found = [list(accumulate(islice(gaps, count))) for count in counts]
+    for rows, gone in zip(groups, found, strict=True):
+        need(len(set(gone)) == len(gone), "no row deleted twice")
+        need(not gone or gone[-1] < rows + len(gone) < 1 << 32, "deleted rows that are stored")
+    return found
 
 
 def checked_head(head: Any, number: int) -> dict[str, Any]:
@@ -161,7 +185,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         if kind is int:
             whole(head[key])
     need(head["format_version"] == 1, "format version 1")
-    known = {"bundles", "nan_is_null", "nested", "per_item", "tags"}
+    known = {"bundles", "deletions", "nan_is_null", "nested", "per_item", "tags"}
     need(set(map(str, head["requires"])) <= known, "no features that are not known")
     need(head["version"] == number, "the manifest of this version")
     groups = array(head, "row_groups")
@@ -338,7 +362,7 @@ def flat_column(
             need(own["k"] == 0 < known["k"], "a part in the bundle alone")
             need(not items[group], "items that share chunks in a bundle")
             data = contents(root, "data", "group", f"__{known['k']}__.bin", size=known["cbytes"])
-            rows_of_all = head["row_groups"][group]
+            rows_of_all = head["stored_rows"][group]
             power = max(8, 1 << (rows_of_all - 1).bit_length())
             known |= {"rows": rows_of_all, "page_rows": power}
             rows = bundled(data, known, own, stated, arrow.type)

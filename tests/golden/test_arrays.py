@@ -1,4 +1,4 @@
-"""Arrays of earlier versions of blztable are read bit for bit; `make_arrays.py` wrote them."""
+"""Arrays of earlier versions of blztable are read bit for bit; `make/arrays.py` wrote them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import blztable as blz
-from golden.make_arrays import FILES, FLOATS, ITEMS, OTHERS, VALUES
+from golden.make.arrays import FILES, FLOATS, ITEMS, OTHERS, VALUES
 from support.bloscpack_reference import import_bloscpack
 
 ROOT = Path(__file__).parent / "arrays"

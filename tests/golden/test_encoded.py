@@ -1,6 +1,6 @@
 """Tables with encodings of earlier versions of blztable are read bit for bit.
 
-The tables in `encoded/` are never written again; `make_encoded.py` describes how they were made.
+The tables in `encoded/` are never written again; `make/encoded.py` describes how they were made.
 """
 
 from pathlib import Path
@@ -11,8 +11,8 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_encoded import BUNDLES, CASES, FLOATS, MANY
-from golden.make_v1 import SUMS, sums
+from golden.make.encoded import BUNDLES, CASES, FLOATS, MANY
+from golden.make.v1 import SUMS, sums
 from support.bit_equality import bits
 
 ROOT = Path(__file__).parent / "encoded"

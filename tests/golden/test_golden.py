@@ -1,6 +1,6 @@
 """Tables of earlier versions of blztable are read bit for bit.
 
-The tables in `v1/` are never written again; `make_v1.py` describes how they were made. Reads open
+The tables in `v1/` are never written again; `make/v1.py` describes how they were made. Reads open
 them in place; changes use a copy.
 """
 
@@ -14,7 +14,7 @@ import pytest
 import blztable as blz
 from golden import edge_values
 from golden.frames import FRAMES
-from golden.make_v1 import CASES, SUMS, sums, without_pandas
+from golden.make.v1 import CASES, SUMS, sums, without_pandas
 from golden.tables import ROOT, expected, facts
 from support.bit_equality import bits, same_table
 

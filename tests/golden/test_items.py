@@ -1,6 +1,6 @@
 """Tables whose items are a chunk each, of earlier versions, are read bit for bit.
 
-The tables in `items/` are never written again; `make_items.py` describes how they were made.
+The tables in `items/` are never written again; `make/items.py` describes how they were made.
 """
 
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 
 import blztable as blz
 from golden import one_file, reader
-from golden.make_items import CASES
-from golden.make_v1 import SUMS, sums
+from golden.make.items import CASES
+from golden.make.v1 import SUMS, sums
 from support.bit_equality import bits, same_table
 
 ROOT = Path(__file__).parent / "items"

@@ -1,6 +1,6 @@
 """Nested columns of earlier versions of blztable are read bit for bit.
 
-The tables in `nested/` are never written again; `make_nested.py` describes how they were made.
+The tables in `nested/` are never written again; `make/nested.py` describes how they were made.
 """
 
 import json
@@ -12,8 +12,8 @@ import pytest
 import blztable as blz
 from blztable.engine.read.parts import OpenParts
 from golden import reader
-from golden.make_nested import CHANGED, CODED, EXTENDED, FORMS
-from golden.make_v1 import SUMS, sums
+from golden.make.nested import CHANGED, CODED, EXTENDED, FORMS
+from golden.make.v1 import SUMS, sums
 from support.bit_equality import bits
 from support.nested_arrays import KINDS
 

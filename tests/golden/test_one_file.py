@@ -1,6 +1,6 @@
 """Tables in one file of earlier versions of blztable are read, also by a program of the page alone.
 
-The files in `one_file/` are never written again; `make_one_file.py` describes how they were made.
+The files in `one_file/` are never written again; `make/one_file.py` describes how they were made.
 """
 
 import ast
@@ -13,8 +13,8 @@ import pytest
 
 import blztable as blz
 from golden import one_file, reader
-from golden.make_one_file import CASES, UNFINISHED
-from golden.make_v1 import SUMS, sums
+from golden.make.one_file import CASES, UNFINISHED
+from golden.make.v1 import SUMS, sums
 from support.bit_equality import same_table
 
 ROOT = Path(__file__).parent / "one_file"

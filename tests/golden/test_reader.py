@@ -21,7 +21,7 @@ import blztable as blz
 from blztable.format import layout
 from blztable.format.chunk import Compression
 from golden import reader
-from golden.make_v1 import CASES, FACTS
+from golden.make.v1 import CASES, FACTS
 from golden.tables import ROOT, expected, facts
 from support import tamper
 from support.bit_equality import bits

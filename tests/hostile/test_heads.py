@@ -5,7 +5,9 @@ cannot be read.
 """
 
 import base64
+import zlib
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +16,7 @@ from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.jsontext import MAX_NUMBER
 from blztable.storage.memory import MemoryStore
+from golden import reader
 from support import tamper
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -195,3 +198,42 @@ def test_a_version_after_the_last_is_refused_before_anything_is_committed():
         table.attrs["a"] = 1
     assert set(store._entries) == before
     assert blz.read_table(store).num_rows == 1
+
+
+def packed(*gaps):
+    return base64.b64encode(zlib.compress(np.array(gaps, "<u4").tobytes())).decode()
+
+
+# The stored rows are 20 and 12; row 3 of the first row group is deleted.
+LIES = {
+    "no feature": (None, {"rows": [1, 0], "gaps": packed(3)}),
+    "a row that is not stored": ("deletions", {"rows": [1, 0], "gaps": packed(20)}),
+    "a row twice": ("deletions", {"rows": [2, 0], "gaps": packed(3, 0)}),
+    "too few": ("deletions", {"rows": [1], "gaps": packed(3)}),
+    "more than the parts have": ("deletions", {"rows": [2, 0], "gaps": packed(3, 1)}),
+    "in a row group without any": ("deletions", {"rows": [1, 1], "gaps": packed(3, 1)}),
+    "fewer gaps": ("deletions", {"rows": [1, 0], "gaps": packed()}),
+    "no gaps": ("deletions", {"rows": [1, 0]}),
+    "a bomb": ("deletions", {"rows": [1 << 30, 0], "gaps": packed(*[1] * 1000)}),
+    "no object": ("deletions", [[3], []]),
+    "none of them": ("deletions", {}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_deleted_rows_that_are_no_rows_of_the_parts_are_refused(tmp_path, lie):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": range(32)}, path, row_group_rows=20, encoding="plain")
+    with blz.open(path, "a") as t:
+        t.delete([("a", "==", 3)])
+    assert [one.rows for one in reader.read(path).columns] == [
+        [n.to_bytes(8, "little", signed=True) for n in range(32) if n != 3]
+    ]
+    feature, deleted = LIES[lie]
+    with tamper.editing(path) as table:
+        table.head["deleted"] = deleted
+        table.head["requires"] = [feature] if feature else []
+    with pytest.raises((blz.CorruptError, blz.LimitError)):
+        blz.read_table(path)
+    with pytest.raises(reader.Refused):
+        reader.read(path)

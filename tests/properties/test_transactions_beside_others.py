@@ -33,12 +33,12 @@ from support.operations import (
 )
 from support.stores import entries
 
-# The operations of a transaction. Replacement and restoration are commits of their own, and a merge
-# follows another commit.
+# The operations of a transaction. Replacement, restoration and tags are commits of their own, and a
+# merge follows another commit.
 MINE = {
     name: operation
     for name, operation in OPERATIONS.items()
-    if name not in ("replace", "restore", "merge")
+    if name not in ("replace", "restore", "merge", "tag")
 }
 # One row fits into a row group with earlier rows, so a compaction joins them.
 MINE["append one row"] = Operation(

@@ -93,7 +93,8 @@ def numbered(start, stop):
     return pd.DataFrame(
         {
             "n": list(numbers),
-            "text": [f"row {n}" for n in numbers],
+            # Rows 14 and 15 have the same text.
+            "text": [f"row {n - (n == 15)}" for n in numbers],
             "x": np.array(numbers, "f4") / 2,
             "deep": pd.Series(deep(numbers), dtype=pd.ArrowDtype(DEEP)),
         }
@@ -187,6 +188,17 @@ def upserted(model, who):
 
 def with_nine_again(model, who):
     return model.where(lambda n: n != 9).with_rows({"n": [9, 9], "text": [who] * 2})
+
+
+def deduplicated(model, who):
+    """Return the model with one row of each text; rows that others append come afterwards."""
+    kept, texts = [], []
+    for row, (n, text) in enumerate(zip(model.n, model.columns["text"], strict=True)):
+        is_theirs = who == "mine" and (n or 0) >= SEEDS["theirs"]
+        if is_theirs or text not in texts:
+            kept.append(row)
+        texts += [] if is_theirs else [text]
+    return model.rows(kept)
 
 
 def resized(model, rows):
@@ -296,6 +308,10 @@ OPERATIONS = {
         ),
         with_nine_again,
     ),
+    "deduplicate": Operation(
+        lambda t, who: t.deduplicate(on="text", **once_only(t)),
+        deduplicated,
+    ),
     "truncate": Operation(
         lambda t, who: t.truncate(10, **once_only(t)),
         lambda m, who: m.rows(range(min(10, len(m)))),
@@ -328,9 +344,10 @@ OPERATIONS = {
         lambda m, who: with_layer(m, "text", who),
     ),
     "set_retention": Operation(
-        lambda t, who: t.set_retention(versions=SEEDS[who]),
+        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40),
         lambda m, who: replace(m, keep=SEEDS[who]),
     ),
+    "tag": Operation(lambda t, who: t.tags.update({"last": 2, who: 2})),
 }
 
 
@@ -401,14 +418,14 @@ COLUMNS = {
 }
 COUNT = {
     *("append", "append some columns", "append counting on"),
-    *("delete", "truncate", "resize", "restore", "upsert", "replace_where"),
+    *("delete", "truncate", "resize", "restore", "upsert", "replace_where", "deduplicate"),
 }
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {
     *("merge", "compact", "sort", "truncate", "restore"),
-    *("update", "delete", "upsert", "replace_where"),
+    *("update", "delete", "upsert", "replace_where", "deduplicate"),
 }
 # The row groups that a delete or an update rewrites are gone, and not only others.
 REWRITTEN = {"merge", "compact", "sort", "truncate", "restore"}
@@ -436,6 +453,8 @@ CONFLICTS = {
     # The rows that a truncate keeps are those before.
     "replace_where": COLUMNS | DEFAULTS | REWRITTEN - {"truncate"} | {"replace_where"},
     "delete": COLUMNS | REWRITTEN | {"delete"},
+    # A row that was no plain append may have any of the keys.
+    "deduplicate": COLUMNS | (JOINED | {"resize", "append counting on"}) - {"delete"},
     "truncate": COLUMNS | ROW_GROUPS,
     "resize": COLUMNS | DEFAULTS | ROW_GROUPS,
     "replace": set(),
@@ -445,4 +464,5 @@ CONFLICTS = {
     "vlmeta": {"vlmeta"},
     "vlmeta of text": {"vlmeta of text", "drop", "replace"},
     "set_retention": {"set_retention"},
+    "tag": {"tag"},
 }

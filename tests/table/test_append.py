@@ -245,6 +245,15 @@ class TestOrder:
             t.update({"c": "zz"})
         assert t.version == 1
 
+    def test_a_category_may_be_a_time_that_python_does_not_have(self):
+        times = pa.array([1 << 60, 5], pa.timestamp("s"))
+        column = pa.DictionaryArray.from_arrays(pa.array([0, 1]), times, ordered=True)
+        t = table({"c": column})
+        t.update({"c": column[0]}, pc.field("c") == pa.scalar(5, pa.timestamp("s")))
+        assert t.to_arrow()["c"].combine_chunks().indices.to_pylist() == [0, 0]
+        with pytest.raises(SchemaError, match=r"983 of type .* is not one of the ordered"):
+            t.update({"c": pa.scalar((1 << 60) + 7, pa.timestamp("s"))})
+
     def test_single_values_take_their_place_in_the_order(self):
         t = table(self.FRAME)
         t.update({"c": "mid"}, pc.field("c") == "lo")

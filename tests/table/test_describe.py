@@ -56,6 +56,25 @@ def test_a_bound_that_is_no_value_is_not_believed():
         assert (t["s"].min(), t["s"].max()) == (min(texts), max(texts))
 
 
+def test_a_column_whose_values_have_no_order_has_no_extremes():
+    store = blz.MemoryStore()
+    points = pa.array([{"x": 1}, {"x": 2}])
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), points)
+    runs = pa.RunEndEncodedArray.from_arrays([3], [7])
+    blz.to_blz(pa.table({"coded": coded, "runs": runs, "n": [1, 2, 3]}), store)
+    with blz.open(store) as t:
+        assert t.describe()["min"].tolist() == [None, None, 1]
+        assert t["coded"].null_count() == 1
+
+
+def test_a_time_that_python_does_not_have_is_an_arrow_scalar():
+    store = blz.MemoryStore()
+    blz.to_blz(pa.table({"at": pa.array([1 << 60, 5], pa.timestamp("s"))}), store)
+    with blz.open(store) as t:
+        assert t["at"].max() == pa.scalar(1 << 60, pa.timestamp("s"))
+        assert t.describe().loc["at", "min"] == dt.datetime(1970, 1, 1, 0, 0, 5)
+
+
 def test_fields_and_categories_have_extremes():
     store = blz.MemoryStore()
     frame = pd.DataFrame({"c": pd.Categorical(["b", "a", None], ["z", "b", "a"])})

@@ -36,6 +36,7 @@ from blztable.engine.version.staged import (
     CHANGED,
     DEFAULTS,
     NewGroups,
+    RowGroup,
     StagedColumn,
     StagedVersion,
 )
@@ -97,13 +98,13 @@ class Join:
     ----------
     start : int
         Index of the first row group that is replaced.
-    joined : sequence of tuple
-        Rows and files of each row group that is replaced.
+    joined : sequence of RowGroup
+        Each row group that is replaced.
     """
 
     seen: Seen
     start: int
-    joined: Sequence[tuple[int, ...]]
+    joined: Sequence[RowGroup]
     groups: NewGroups
     written: Sequence[StagedColumn]
 
@@ -203,22 +204,31 @@ class NoRows:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replace each of some row groups with one that has fewer of its rows, or with none.
+    """Remove rows of some row groups: name them as deleted, or replace the row group.
 
     Attributes
     ----------
+    deleted : sequence of bytes or None
+        For each row group, all its deleted rows; None if another one, or none, takes its place.
     left : sequence of bool
-        For each row group, True if a written one takes its place.
+        For each other row group, True if a written one takes its place.
     """
 
     touched: Touched
+    deleted: Sequence[bytes | None]
     left: Sequence[bool]
     groups: NewGroups
     written: Sequence[StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
-        """Replace the row groups at their present indices in `newest`."""
+        """Change the row groups at their present indices in `newest`."""
         found, count = self.touched.find(newest, "removing rows"), len(newest.head.row_groups)
+        both = list(zip(found, self.deleted, strict=True))
+        newest = newest.with_deleted({group: rows for group, rows in both if rows is not None})
+        found = [group for group, rows in both if rows is None]
+        if not found:
+            # The lines of the columns stay as they are.
+            return newest
         places: dict[int, list[int]] = {group: [] for group in found}
         left = [group for group, is_left in zip(found, self.left, strict=True) if is_left]
         for number, group in enumerate(left):
@@ -242,7 +252,10 @@ class NoRewrite:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace parts of some columns. The keys of `written` are lines: nodes of columns."""
+    """Replace parts of some columns. The keys of `written` are lines: nodes of columns.
+
+    The new parts have values for deleted rows, too.
+    """
 
     touched: Touched
     written: Mapping[int, StagedColumn]

@@ -20,6 +20,7 @@ from blztable.engine.change.defaults import declared_defaults, to_json
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.change.fields import Path, find
 from blztable.engine.change.retype import retype
+from blztable.engine.read.selection import stored_portion
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
@@ -154,9 +155,8 @@ def fillings(staged: StagedVersion) -> list[pa.Scalar]:
 def _portions(
     staged: StagedVersion, rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]]
 ) -> Iterator[Portion]:
-    for group, rows in enumerate(staged.head.row_groups):
-        arrays = list(rows_of(group))
-        yield pa.Table.from_arrays(arrays, names=list(map(str, range(len(arrays))))), rows
+    for group in range(len(staged.head.row_groups)):
+        yield stored_portion(staged.head, group, rows_of(group))
 
 
 def checked_text(name: object) -> str:

@@ -112,7 +112,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
 
 
 def _join_small(change_set: ChangeSet) -> None:
-    """Join all small row groups with their neighbours.
+    """Join all small row groups with their neighbours, and rewrite those with deleted rows.
 
     A join is droppable: it is left out if another commit changes its row groups meanwhile. It is a
     conflict only if no join is left.
@@ -126,6 +126,9 @@ def _join_small(change_set: ChangeSet) -> None:
         for first, length in zip(firsts, lengths, strict=False)
         for start, stop in merge_policy.small_runs(groups[first : first + length], full)
     ]
+    joined = {group for start, stop in runs for group in range(start, stop)}
+    holed = {group for group, gone in enumerate(staged.head.deleted) if gone}
+    runs = sorted([*runs, *((group, group + 1) for group in holed - joined)])
     # Join from the end, so that the indices of earlier row groups stay valid. All joins read this
     # staged version: a new one for each join would hold all row groups again.
     for start, stop in reversed(runs):

@@ -22,7 +22,7 @@ from blztable.engine.change.defaults import nodes_to_json
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
@@ -189,10 +189,11 @@ def _masked(
     opened: OpenParts, line: int, rows_of: Callable[[int], pa.Array | pa.ChunkedArray]
 ) -> Iterator[Portion]:
     """Yield the values of a new field, null where its struct is."""
-    for group, rows in enumerate(opened.version.head.row_groups):
+    version = opened.version
+    for group, rows in enumerate(version.head.stored_rows):
         opened.forget_before(group)
-        values = rows_of(group)
-        array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
+        portion, _ = stored_portion(version.head, group, [rows_of(group)])
+        array = one_array(portion.column(0))
         structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:
             array = masked(array, np.asarray(structs.is_valid()))

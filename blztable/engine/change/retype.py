@@ -18,9 +18,10 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
 from blztable.engine.change.facts.seen import Seen
+from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
@@ -124,7 +125,7 @@ def _portions(
         arrays = [
             _cast(column, field, cast, first) for column, field in zip(columns, fields, strict=True)
         ]
-        yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), rows
+        yield stored_portion(opened.version.head, group, arrays)
         first += rows
 
 
@@ -165,7 +166,7 @@ def _cast_defaults(
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:
     """Raise SchemaError if a row of a column is null; the statistics of the row groups know."""
     field, first = staged.schema.field(index), 0
-    nulls = staged.column(index).statistics.nulls
+    nulls = null_counts(staged, index)
     for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
         if missing or not counts_nulls(field.type):
             with OpenParts(staged) as opened:

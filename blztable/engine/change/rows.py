@@ -1,6 +1,8 @@
 """Rows: append rows at the end, and remove rows anywhere.
 
-Only row groups that lose some of their rows are written again, with all their columns.
+A row group that loses a few of its rows only names them as deleted. One that loses more is written
+again, with all its columns. Parts of single columns that replace others, or come beside them, have
+values for deleted rows, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,12 +33,18 @@ from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
+from blztable.format.head import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.
 Run = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
+# A row group is written again once more than one in so many of its rows is deleted, and once the
+# table has so many deleted rows, because each commit writes them and each reader reads them.
+LEAST_SHARE, MOST_DELETED = 16, 1 << 14
+# Rows of a row group that may have deleted ones: some read all of it to change a column.
+MOST_STORED = 1 << 24
 
 
 def append(
@@ -173,19 +181,31 @@ def keep(
     `meant` is the predicate of the rows that go; None if all row groups decide which rows these
     are, by their places.
     """
-    staged = change_set.staged
-    groups = staged.head.row_groups
     fewer: dict[int, RowMask] = {}
-    for group in range(len(groups)):
+    for group in range(len(change_set.staged.head.row_groups)):
         selected = kept(group)
         if not selected.is_all:
             fewer[group] = selected
+    return remove(change_set, operation, fewer, meant)
+
+
+def remove(
+    change_set: ChangeSet,
+    operation: str,
+    fewer: Mapping[int, "RowMask"],
+    meant: Predicate | None,
+) -> int:
+    """Keep only the selected rows of some row groups; `meant` and the result as of `keep`."""
+    staged = change_set.staged
+    groups = staged.head.row_groups
     touched = None if meant is None else Touched.of(staged, list(fewer), meant)
     if not fewer:
         nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
         change_set.add_reliance(nothing)
         return 0
-    rewritten = [(group, selected) for group, selected in fewer.items() if selected.count]
+    deleted = {} if touched is None else _deleted(staged, fewer)
+    replaced = {group: selected for group, selected in fewer.items() if group not in deleted}
+    rewritten = [(group, selected) for group, selected in replaced.items() if selected.count]
     columns = change_set.column_writers()
     with OpenParts(staged) as opened:
 
@@ -199,10 +219,10 @@ def keep(
             return opened.open(line, rewritten[number][0])
 
         counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
-    left = [bool(selected.count) for selected in fewer.values()]
     change: Change
     if touched:
-        change = Rewrite(touched, left, counts, written)
+        left = [bool(selected.count) for selected in replaced.values()]
+        change = Rewrite(touched, list(map(deleted.get, fewer)), left, counts, written)
     else:
         new = {group: len(groups) + number for number, (group, _) in enumerate(rewritten)}
         kept_groups = [group for group in range(len(groups)) if group not in fewer or group in new]
@@ -212,6 +232,28 @@ def keep(
     removed = sum(selected.rows - selected.count for selected in fewer.values())
     change_set.count(deleted=removed)
     return removed
+
+
+def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, bytes]:
+    """Return all deleted rows of each row group that is not worth writing again for a few more."""
+    head = staged.head
+    budget = MOST_DELETED - head.deleted_rows
+    found = {}
+    for group, selected in kept.items():
+        stored, before = head.stored_rows[group], head.all_deleted[group]
+        more = selected.rows - selected.count
+        mask, is_few = selected.unpacked(), are_few(stored - selected.count, stored)
+        if mask is None or not is_few or stored > MOST_STORED or more > budget:
+            continue
+        gone = deletions.stored(before, np.flatnonzero(~mask))
+        found[group] = deletions.pack(np.sort(np.append(deletions.unpack(before), gone)))
+        budget -= more
+    return found
+
+
+def are_few(rows: int, of: int) -> bool:
+    """True if so few rows of a row group change that its parts are not worth writing again."""
+    return rows * LEAST_SHARE <= of
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts, Part
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import SchemaError
 
@@ -95,7 +95,7 @@ def set_values(
                 else:
                     new = value.slice(start, stop - start)
                 arrays.append(_merged(opened, index, group, mask, new))
-            yield pa.Table.from_arrays(arrays, names=list(map(str, indices))), selected.rows
+            yield stored_portion(staged.head, group, arrays)
 
     lines = [line for index in indices for line in staged.tree.nodes(index)]
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain, groupby
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.assemble import rebuilt
@@ -27,6 +28,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load
 from blztable.errors import BlzError, CorruptError
+from blztable.format.head.deletions import Deleted, unpack
 from blztable.report import Problem, Report
 from blztable.storage.one_file.commits import check_first_bytes
 from blztable.storage.one_file.store import OneFileStore
@@ -43,10 +45,13 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
 
     Damage is reported; anything else (no memory, an interrupt) is raised.
     """
-    head = version.head
     # Without the cached lines, so that they are read again.
     version = replace(version, _lines={})
-    problems, flat = list(_manifest(version)), version.flat
+    of_manifest, live = list(_manifest(version)), version.head
+    # Parts are checked with their deleted rows: row numbers are places in the parts.
+    stored = replace(live, row_groups=live.stored_rows, deleted=())
+    version = replace(version, head=stored) if live.deleted else version
+    head, flat, problems = version.head, version.flat, list[Problem]()
     columns = [
         ColumnCheck(flat, line, index, has_rows_of_table=has_rows)
         for index in indices
@@ -94,9 +99,10 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
         problems.append(Problem(message, None, None, None, 0, head.rows, key, True))
     for column in columns:
         problems += column.problems
+    problems = [*of_manifest, *_of_live_rows(problems, head.row_groups, live.deleted)]
     names = tuple(version.schema.field(index).name for index in indices)
     problems.sort(key=_order)
-    return Report(head.version, head.rows, names, full, len(files), chunks, nbytes, tuple(problems))
+    return Report(head.version, live.rows, names, full, len(files), chunks, nbytes, tuple(problems))
 
 
 def _manifest(version: Version) -> Iterator[Problem]:
@@ -123,6 +129,22 @@ def _manifest(version: Version) -> Iterator[Problem]:
         yield problem("the manifest is missing", False)
     except BlzError as error:
         yield problem(str(error), False)
+
+
+def _of_live_rows(
+    problems: Sequence[Problem], stored_rows: Sequence[int], deleted: Deleted
+) -> list[Problem]:
+    """Return problems of stored rows as problems of live rows."""
+    if not deleted:
+        return list(problems)
+    firsts = accumulate(stored_rows, initial=0)
+    gone = [unpack(one) + first for one, first in zip(deleted, firsts, strict=False)]
+    ends = np.array([(one.start, one.stop) for one in problems], np.int64).reshape(-1, 2)
+    ends -= np.searchsorted(np.concatenate(gone), ends)
+    return [
+        replace(one, start=start, stop=stop)
+        for one, (start, stop) in zip(problems, ends.tolist(), strict=True)
+    ]
 
 
 def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Iterator[range]:

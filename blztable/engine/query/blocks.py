@@ -4,13 +4,15 @@ Knows how rows are divided; knows nothing of filters and files.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
+from blztable.format.head import deletions
+from blztable.format.head.deletions import Deleted
 
 # Rows of a morsel; more if one row group has more.
 MORSEL_ROWS = 1 << 19
@@ -40,6 +42,17 @@ class Blocks:
     def rows(self) -> np.ndarray:
         """Number of rows of each block."""
         return self.stops - self.starts
+
+    def live(self, deleted: Deleted) -> "Blocks":
+        """Return blocks of stored rows as blocks of live rows, without those that have none."""
+        if not deleted:
+            return self
+        starts, stops = self.starts.copy(), self.stops.copy()
+        for group in np.unique(self.groups).tolist():
+            first, last = np.searchsorted(self.groups, [group, group + 1])
+            for ends in (starts, stops):
+                ends[first:last] = deletions.live(deleted[group], ends[first:last])
+        return replace(self, starts=starts, stops=stops)[stops > starts]
 
     def spans(self) -> list[RowSpan]:
         """Return the rows as spans; adjacent blocks are joined."""

@@ -24,9 +24,10 @@ from blztable.engine.query.select import Selected, read_selected, take
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
+from blztable.format.head.deletions import live_range
 
 _log = logging.getLogger(__name__)
 
@@ -133,19 +134,24 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        version = self.version
+        version, head = self.version, self.version.head
+        deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
         lines = [version.flat.column(line) for line in version.tree.nodes(index)]
-        rows = version.head.row_groups[span.group]
         # The items of lists have pages of their own.
         of_rows = [one for one in lines if one.facts[span.group].rows == rows]
         units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
 
         def attempt(start: int, stop: int) -> str | None:
+            piece = RowSpan(span.group, *live_range(deleted, start, stop))
             with OpenParts(version) as parts:
-                piece = [RowSpan(span.group, start, stop)]
-                return _fault(partial(read_columns, parts, [index], piece))
+                return _fault(partial(read_columns, parts, [index], [piece]))
 
-        return find_losses(attempt, span.start, span.stop, min(units, default=rows), PIECES)
+        # Pages are of stored rows.
+        (stored,) = stored_spans(head.deleted, [span])
+        unit = min(units, default=rows)
+        lost = find_losses(attempt, stored.start, stored.stop, unit, PIECES)
+        found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
+        return [one for one in found if one.start < one.stop]
 
     def _with_nulls(
         self,

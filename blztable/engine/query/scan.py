@@ -31,7 +31,7 @@ from blztable.engine.query.fields import as_columns
 from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
 from blztable.engine.version.versions import Version
@@ -121,18 +121,19 @@ class Scan:
 
     def blocks(self, spans: Sequence[RowSpan], parts: OpenParts) -> Blocks:
         """Return the rows of these spans in which a row may match, by the zone maps too."""
-        parts = parts.of(self.version)
-        spans = self.within(spans)
+        parts, deleted = parts.of(self.version), self.version.head.deleted
+        # Pages are of stored rows.
+        spans = stored_spans(deleted, self.within(spans))
         page_rows = [self._page_rows(span.group) for span in spans]
         blocks, are_pages = cutting.cut(spans, page_rows, self.open)
         if not are_pages.any():
-            return blocks
+            return blocks.live(deleted)
         statistics = self._statistics_of_pages(blocks[are_pages], parts)
         may_match, is_open = self._evaluate(int(are_pages.sum()), statistics)
         blocks.open[:, are_pages] = is_open
         kept = ~are_pages
         kept[are_pages] = may_match
-        return blocks[kept]
+        return blocks[kept].live(deleted)
 
     def _evaluate(self, runs: int, columns: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
         """For each run: True if a row may match; for each step and run: True if it is open."""

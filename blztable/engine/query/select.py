@@ -16,6 +16,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
+from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.windows import row_windows
@@ -149,6 +151,25 @@ def count(scan: Scan) -> int:
             parts.forget_before(window[0].group)
             rows += scan.filter(window, parts).count
     return rows
+
+
+def null_counts(version: Version, index: int) -> np.ndarray:
+    """Return the number of nulls of a column in each row group.
+
+    Statistics say it, but they count deleted rows, too. So row groups with deleted rows are read.
+    """
+    nulls = np.array(version.column(index).statistics.nulls, np.int64)
+    head = version.head
+    for group in np.flatnonzero(nulls).tolist() if head.deleted else ():
+        if head.deleted[group]:
+            with OpenParts(version) as parts:
+                span = RowSpan(group, 0, head.row_groups[group])
+                array = one_array(read_columns(parts, [index], [span])[0])
+            if is_nested(array.type):
+                nulls[group] = array.null_count
+            else:
+                (nulls[group],) = statistics(array, len(array))[1].nulls
+    return nulls
 
 
 def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:

@@ -1,5 +1,8 @@
 """Read columns: spans of rows, or single rows, of the columns of a version.
 
+Rows are live ones, until this file asks for pages: here they become rows as they are stored, and
+what was deleted among them is left out of the result.
+
 A column of a nested type is read as its nodes (`nested.py`), another one as one node. All nodes of
 a read are decoded together (`phases.py`). Columns can also be read as codes, and shown as
 dictionaries of what the codes stand for.
@@ -41,6 +44,8 @@ def read_columns(
     LimitError
         The result does not fit into the machine's memory.
     """
+    deleted = parts.version.head.deleted
+    selected = selection.stored_spans(deleted, selected)
     flat, nested = _flat(parts, indices), _nested(parts, indices, selected)
     nans = {line for index, line in flat.items() if index in with_nans}
     pages = _pages(parts, flat, nested, selected)
@@ -49,6 +54,7 @@ def read_columns(
     for index, line in flat.items():
         spans = selection.of_spans(parts.flat.column(line), selected)
         found[index] = selection.cut_spans(columns[line], spans, selected)
+    found = selection.without_deleted(found, deleted, selected)
     return [found[index] for index in indices]
 
 
@@ -56,6 +62,7 @@ def pages_of(
     parts: OpenParts, index: int, selected: Sequence[RowSpan]
 ) -> dict[int, Sequence[RowSpan]]:
     """Return the pages of each node that a read of these rows of a column decodes, by line."""
+    selected = selection.stored_spans(parts.version.head.deleted, selected)
     pages = _pages(parts, _flat(parts, [index]), _nested(parts, [index], selected), selected)
     return {line: [one for one in of if isinstance(one, RowSpan)] for line, of in pages.items()}
 
@@ -70,6 +77,7 @@ def read_rows(
 
     `order` has, for each row of the result, its index among the selected rows.
     """
+    selected = selection.stored_rows(parts.version.head.deleted, selected)
     flat, nested = _flat(parts, indices), _nested(parts, indices, selected)
     columns = _read_by_line(parts, _pages(parts, {}, nested, ()))
     found = {index: one.array(columns) for index, one in nested.items()}
@@ -84,7 +92,7 @@ def read_rows(
 def read_nodes(
     parts: OpenParts, selected: Mapping[int, Sequence[RowSpan]]
 ) -> dict[int, pa.ChunkedArray]:
-    """Return whole parts of nodes, by line; raise as `read_columns` does."""
+    """Return stored rows of nodes, by line, also deleted ones; raise as `read_columns` does."""
     return _read_by_line(parts, selected)
 
 
@@ -133,14 +141,20 @@ def read_codes(
 
     The codes are unsigned integers, null where the row is null. Raise as `read_columns` does.
     """
+    deleted = parts.version.head.deleted
+    selected = selection.stored_spans(deleted, selected)
     groups = {span.group: [one for one in selected if one.group == span.group] for span in selected}
     (line,) = parts.version.tree.nodes(index)
     lines = parts.flat.column(line)
     pages = [selection.of_spans(lines, spans) for spans in groups.values()]
     codes = read_phases(parts, [ColumnRead(parts, line, rows, Part.as_codes) for rows in pages])
-    return [
-        (group, selection.cut_spans(column, rows, spans))
+    columns = {
+        group: selection.cut_spans(column, rows, spans)
         for (group, spans), rows, column in zip(groups.items(), pages, codes, strict=True)
+    }
+    return [
+        (group, selection.without_deleted({group: column}, deleted, groups[group])[group])
+        for group, column in columns.items()
     ]
 
 

@@ -321,10 +321,11 @@ class OpenParts(Closing):
                 start = sum(groups[:group])
                 has = HAS_ROWS.format(start, start + groups[group])
                 raise CorruptError(f"{error}{has}") from None
-            if self._flat is not self.version:
+            head = self.version.head
+            if self._flat is not self.version or head.deleted:
                 # All nodes of a column together count as one column.
                 nodes = self.version.tree.nodes(self.version.tree.field_of(line))
-                part = replace(part, share=self.version.head.row_groups[group] / len(nodes))
+                part = replace(part, share=head.row_groups[group] / len(nodes))
             self._parts[line, group] = part
         return part
 
@@ -360,7 +361,7 @@ class OpenParts(Closing):
             facts = head.bundles[group]
             assert facts is not None
             reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
-            opened = open_bundle(reader, facts, head.row_groups[group])
+            opened = open_bundle(reader, facts, head.stored_rows[group])
             self._kept[0] += len(reader.kept or b"")
             if self._kept[0] > KEPT_BYTES:
                 self._kept[0] -= len(reader.kept or b"")

@@ -1,20 +1,33 @@
 """Selections of rows: the pages that contain them, and their indices among the rows of the pages.
 
-Knows the manifest's lines of columns, and opens nothing.
+Callers select live rows. `stored_spans` and `stored_rows` say where these lie in the parts; pages
+are of stored rows. Knows the manifest's lines of columns, and opens nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
+from blztable.arrow.types import Portion
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
+from blztable.engine.run.limits import check_rows
+from blztable.engine.run.pool import run
+from blztable.engine.run.tasks import Task
 from blztable.errors import SchemaError
+from blztable.format.head import deletions
+from blztable.format.head.deletions import Deleted
 from blztable.format.line import ColumnParts
+from blztable.format.manifest import Head
+
+# Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
+SLICED_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,95 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
             break
         result.append(RowSpan(group, max(start - first, 0), min(stop - first, row_groups[group])))
     return result
+
+
+def stored_spans(deleted: Deleted, selected: Sequence[RowSpan]) -> Sequence[RowSpan]:
+    """Return spans of live rows as spans of stored rows, from the first to the last of each."""
+    if not deleted:
+        return selected
+    return [_stored_span(deleted[one.group], one) for one in selected]
+
+
+def _stored_span(deleted: bytes, span: RowSpan) -> RowSpan:
+    if not deleted:
+        return span
+    ends = np.array([span.start, span.stop - bool(span.count)])
+    start, stop = deletions.stored(deleted, ends).tolist()
+    return RowSpan(span.group, start, stop + bool(span.count))
+
+
+def stored_rows(deleted: Deleted, selected: Sequence[RowIndices]) -> Sequence[RowIndices]:
+    """Return live rows as stored rows."""
+    if not deleted:
+        return selected
+    return [
+        RowIndices(one.group, deletions.stored(deleted[one.group], one.rows)) for one in selected
+    ]
+
+
+def without_deleted(
+    columns: Mapping[int, pa.ChunkedArray], deleted: Deleted, spans: Sequence[RowSpan]
+) -> dict[int, pa.ChunkedArray]:
+    """Return columns of spans of stored rows without the deleted ones among them."""
+    among, before = [np.empty(0, np.int64)], 0
+    for span in spans if deleted else ():
+        gone = deletions.unpack(deleted[span.group])
+        first, last = np.searchsorted(gone, [span.start, span.stop])
+        among.append(gone[first:last] - span.start + before)
+        before += span.count
+    gone = np.concatenate(among)
+    if not len(gone):
+        return dict(columns)
+    found = {index: [[one] for one in column.chunks] for index, column in columns.items()}
+    masks: dict[tuple[int, int], pa.Array] = {}
+    cuts: list[Task] = []
+    for chunks in found.values():
+        begin = 0
+        for pieces in chunks:
+            rows = len(pieces[0])
+            first, last = np.searchsorted(gone, [begin, begin + rows])
+            places = gone[first:last] - begin
+            if first < last <= first + rows // SLICED_ROWS:
+                ends = [-1, *places.tolist(), rows]
+                pieces[:] = [pieces[0][one + 1 : other] for one, other in pairwise(ends)]
+            elif first < last:
+                mask = masks.get((begin, rows))
+                if mask is None:
+                    is_kept = np.ones(rows, np.bool_)
+                    is_kept[places] = False
+                    mask = masks[begin, rows] = pa.array(is_kept)
+                cuts.append(partial(_keep, pieces, mask))
+            begin += rows
+    run(cuts)
+    return {
+        index: pa.chunked_array([one for pieces in chunks for one in pieces], columns[index].type)
+        for index, chunks in found.items()
+    }
+
+
+def _keep(pieces: list[pa.Array], mask: pa.Array) -> None:
+    """Replace an array by its rows for which the mask is true."""
+    (array,) = pieces
+    if is_nested(array.type):
+        kept = take(array, np.flatnonzero(mask))
+    else:
+        kept = as_stored(array).filter(mask)
+    pieces[0] = _cast(kept, array.type)
+
+
+def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> Portion:
+    """Return columns of all live rows of a row group as columns of its stored rows.
+
+    A deleted row has the value of the next live one, or of the last.
+    """
+    rows, deleted = head.row_groups[group], head.all_deleted[group]
+    if deleted:
+        stored = rows + deletions.count(deleted)
+        check_rows(stored, "the rows of a row group")
+        places = np.minimum(deletions.live(deleted, np.arange(stored)), rows - 1)
+        whole = [one_array(one) if isinstance(one, pa.ChunkedArray) else one for one in arrays]
+        arrays, rows = [take(one, places) for one in whole], stored
+    return pa.Table.from_arrays(list(arrays), names=list(map(str, range(len(arrays))))), rows
 
 
 def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:

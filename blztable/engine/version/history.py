@@ -45,6 +45,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 head.parent,
                 tuple(name for name, version in head.commit_ids if version == number),
                 head.writer,
+                deleted_rows=head.deleted_rows,
             )
             infos.append(info)
             known = head.tags
@@ -174,20 +175,23 @@ def _columns(version: Version) -> Iterator[tuple[Path, tuple[str, str]]]:
 
 
 def _groups(version: Version, other: Version) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of each row group, and its parts of the columns that both versions have."""
+    """Yield the rows of each row group, which of them are deleted, and its parts.
+
+    The parts are those of the columns that both versions have.
+    """
     shared = {*version.head.columns.paths} & {*other.head.columns.paths}
     lines = [
         (path, version.line_parts(line))
         for line, path in enumerate(version.head.columns.paths)
         if path in shared
     ]
-    bundles = version.head.bundles
-    for group, rows in enumerate(version.head.row_groups):
+    head, bundles = version.head, version.head.bundles
+    for group, (rows, deleted) in enumerate(zip(head.row_groups, head.all_deleted, strict=True)):
         if not lines:
             # Nothing says that a row group is in the other version, too.
             yield rows, version.head.version
             continue
         yield (
-            rows,
+            *(rows, deleted),
             *((parts.key(group, bundles), parts.at and parts.at[group]) for _, parts in lines),
         )

@@ -18,6 +18,7 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
 from blztable.format import layout
 from blztable.format.bundle import BundleFacts, Bundles
+from blztable.format.head import deletions
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
@@ -30,6 +31,8 @@ DEFAULTS = "defaults"
 # In `changed` of a staged head, the version that is not published yet: as a blind append, which
 # becomes 0, and otherwise. Any number of a version is less.
 APPENDED, CHANGED = 1 << 62, 1 << 63
+# What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
+RowGroup = tuple[int | bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +160,17 @@ class StagedVersion(Version):
         texts = {line: one.parts for line, one in columns if isinstance(one.parts, bytes)}
         return Version(self.store, head, self.schema, parts, texts)
 
-    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[tuple[int, ...]]:
-        """Return (rows, bundle, file number in each column) of each row group: its identity."""
+    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[RowGroup]:
+        """Return the identity of each row group: its facts and its file in each column."""
         numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
-        rows, bundles = self.head.row_groups[start:stop], self._bundle_numbers[start:stop]
-        return list(zip(rows, bundles, *numbers, strict=True))
+        facts = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
+        return list(zip(*(one[start:stop] for one in facts), *numbers, strict=True))
 
-    def row_group_facts(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the rows and the bundle of each of these row groups."""
-        rows, bundles = self.head.row_groups, self._bundle_numbers
-        return [(rows[group], bundles[group]) for group in groups]
+    def row_group_facts(self, groups: Sequence[int]) -> list[RowGroup]:
+        """Return the rows, the deleted rows and the bundle of each of these row groups."""
+        head, bundles = self.head, self._bundle_numbers
+        rows, deleted = head.row_groups, head.all_deleted
+        return [(rows[group], deleted[group], bundles[group]) for group in groups]
 
     def file_numbers(self, line: int, groups: Sequence[int]) -> tuple[int, ...]:
         """Return the numbers of the files of a column in these row groups."""
@@ -191,6 +195,8 @@ class StagedVersion(Version):
         if not self._digest:
             digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
             digest.update(array("q", self._bundle_numbers).tobytes())
+            for deleted in self.head.deleted:
+                digest.update(hashlib.sha256(deleted).digest())
             for line, column in enumerate(self.columns):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
@@ -266,13 +272,24 @@ class StagedVersion(Version):
         else:
             columns = [self._arranged(index, parts, order) for index, parts in enumerate(written)]
         kept = tuple(bundles[index] for index in order)
+        deleted = (*self.head.all_deleted, *[b""] * len(new.rows))
         return self.with_columns(
             columns,
             row_groups=tuple(rows[index] for index in order),
             changed=tuple(versions[index] for index in order),
             bundles=kept if any(kept) else (),
+            deleted=deletions.tidy(deleted[index] for index in order),
             next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
+
+    def with_deleted(self, deleted: Mapping[int, bytes]) -> "StagedVersion":
+        """Return this version with other deleted rows in some row groups, by their indices."""
+        rows, gone = list(self.head.stored_rows), list(self.head.all_deleted)
+        for group, numbers in deleted.items():
+            gone[group] = numbers
+        rows = [all_rows - deletions.count(one) for all_rows, one in zip(rows, gone, strict=True)]
+        head = replace(self.head, row_groups=tuple(rows), deleted=deletions.tidy(gone))
+        return replace(self, head=head, _digest=[])
 
     def with_parts(
         self, written: Mapping[int, StagedColumn], order: Sequence[int]

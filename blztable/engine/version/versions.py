@@ -100,7 +100,7 @@ class Version:
     def column(self, index: int) -> ColumnParts:
         """Return the parts of a column; if its type is nested, the parts of its root."""
         parts = self.line_parts(self.tree.nodes(index)[0])
-        if self.views and parts.facts.rows != self.head.row_groups:
+        if self.views and parts.facts.rows != self.head.stored_rows:
             raise self._other_rows(self.schema.field(index).name)
         return parts
 
@@ -151,7 +151,7 @@ class Version:
             except DAMAGED as error:
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
-            if len(parts.path) == 1 and parts.facts.rows != self.head.row_groups:
+            if len(parts.path) == 1 and parts.facts.rows != self.head.stored_rows:
                 raise self._other_rows(line)
             self._lines[line] = parts
         return parts

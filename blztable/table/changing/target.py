@@ -27,6 +27,7 @@ from blztable.engine.change import columns as evolving
 from blztable.engine.change import rows, update
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.query import expressions
+from blztable.engine.query.select import null_counts
 from blztable.engine.version.staged import StagedVersion
 from blztable.table.snapshot import Snapshot
 
@@ -139,8 +140,8 @@ class Target:
         return altered(field, self.staged.frame, type_, nullable, is_empty)
 
     def is_empty(self, index: int) -> bool:
-        """True if all rows of a column are null, by the statistics of its row groups."""
-        return sum(self.staged.column(index).statistics.nulls) == self.staged.head.rows
+        """True if all rows of a column are null."""
+        return int(null_counts(self.staged, index).sum()) == self.staged.head.rows
 
     def _coerced(self, index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
         field = self.staged.schema.field(index)

@@ -38,9 +38,9 @@ def test_each_version_is_listed_with_what_made_it(store):
     three_versions(store)
     found = list_versions(store)
     assert [replace(one, time=None) for one in found] == [
-        VersionInfo(1, None, "create", 3, 1, 1, 0, (), WRITER),
-        VersionInfo(2, None, "replace", 2, 2, 1, 1, (), WRITER),
-        VersionInfo(3, None, "attributes", 2, 2, 1, 2, (), WRITER),
+        VersionInfo(1, None, "create", 3, 1, 1, 0, (), WRITER, deleted_rows=0),
+        VersionInfo(2, None, "replace", 2, 2, 1, 1, (), WRITER, deleted_rows=0),
+        VersionInfo(3, None, "attributes", 2, 2, 1, 2, (), WRITER, deleted_rows=0),
     ]
     times = [one.time for one in found]
     assert before <= times[0] < times[1] < times[2] <= datetime.now(UTC)

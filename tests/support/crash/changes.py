@@ -2,8 +2,10 @@
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import blztable as blz
+from blztable.engine.change import rows as row_changes
 from support.crash.checks import Held
 
 INT = pa.int32()
@@ -43,6 +45,31 @@ def several(table):
         tx.attrs["until"] = 5
 
 
+def naming(change):
+    """Return a change that names deleted rows, as in a row group of which few rows go."""
+
+    def run(table):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(row_changes, "LEAST_SHARE", 1)
+            change(table)
+
+    return run
+
+
+def delete_and_compact(table):
+    with table.transaction() as tx:
+        tx.delete(pc.field("n") == 2)
+        tx.compact()
+
+
+def beside_deleted_rows(table):
+    with table.transaction() as tx:
+        tx.delete(pc.field("n") == 2)
+        tx.update({"text": "z"}, where=pc.field("n") == 3)
+        tx.delete(pc.field("n") == 1)
+        tx.add_column("x", [7, 8])
+
+
 CAT = ({"pet": b"cat"}, {}, {})
 
 
@@ -79,9 +106,19 @@ CHANGES = {
         rows([30, 1, None, 2], ["c", None, "é", "b"]),
     ),
     "delete": made(lambda t: t.delete(pc.field("n") == 2), BOTH.slice(0, 3)),
+    "delete by name": made(naming(lambda t: t.delete(pc.field("n") == 2)), BOTH.slice(0, 3)),
+    "changes of deleted rows": made(
+        naming(beside_deleted_rows),
+        pa.table({"n": pa.array([3, None], INT), "text": ["z", "é"], "x": [7, 8]}),
+    ),
+    "compact deleted rows": made(naming(delete_and_compact), BOTH.slice(0, 3)),
     "upsert": made(
         lambda t: t.upsert(rows([2, 5], ["z", "e"]), on="n"),
         pa.concat_tables([rows([3, 1, None, 2], ["c", None, "é", "z"]), MORE]),
+    ),
+    "upsert that moves rows": made(
+        naming(lambda t: t.upsert(rows([5, 3], ["e", "z"]), on="n")),
+        pa.concat_tables([BOTH.slice(1), rows([5, 3], ["e", "z"])]),
     ),
     "replace_where": made(
         lambda t: t.replace_where(rows([2, 2], ["y", "z"]), pc.field("n") == 2),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 import blztable as blz
+from blztable.engine.change import rows as row_changes
 from blztable.errors import BlzError
 
 # The rows of a version; a change: its name and its arguments; a change that was acknowledged: the
@@ -15,6 +16,8 @@ Change = tuple
 Done = tuple[int, Change, int]
 ROWS = ["append", "delete", "update", "upsert", "replace", "delete then append", "deduplicate"]
 VERBS = [*ROWS * 3, "append", "add_column", "drop_column", "compact", "sort", "restore"]
+# These keep all rows, and make versions of their own that are not told.
+KEEPING = ["tag", "untag", "retention", "repair"]
 # More keys than there are in the table: a change that finds nothing must be right as well.
 KEYS = range(6)
 
@@ -28,7 +31,7 @@ def begin(place) -> None:
 
 def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
     """Return a random change of what a handle shows."""
-    verb, key = draw.choice(VERBS), draw.choice(KEYS)
+    verb, key = draw.choice(VERBS + KEEPING), draw.choice(KEYS)
     match verb:
         case "append":
             return verb, [(next(ids), draw.choice(KEYS)) for _ in range(draw.randint(1, 3))]
@@ -80,11 +83,27 @@ def perform(t: blz.CTable, change: Change, retries: int) -> blz.Changed:
             return t.compact(sort_by="n")
         case "restore", number:
             return blz.Changed(version=t.restore(number))
+        case "tag", key:
+            t.tags[f"tag {key}"] = t.version
+            return blz.Changed()
+        case "untag", key:
+            t.tags.pop(f"tag {key}", None)
+            return blz.Changed()
+        case "retention", key:
+            t.set_retention(versions=10_000, bytes=(1 << 40) + key)
+            return blz.Changed()
+        case "repair", _:
+            t.repair()
+            return blz.Changed()
     raise AssertionError(change)
 
 
-def run(place, seed: int, worker: int, count: int) -> list[Done]:
-    """Make random changes through a handle that is opened anew now and then."""
+def run(place, seed: int, worker: int, count: int, share: int) -> list[Done]:
+    """Make random changes through a handle that is opened anew now and then.
+
+    One row in `share` of a row group may be deleted before it is written again.
+    """
+    row_changes.LEAST_SHARE = share
     draw, ids, done = random.Random(seed), iter(range(worker * 10_000, 1 << 40)), []
     t = blz.open(place, "a", durability="process")
     for _ in range(count):

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import blztable as blz
 from blztable.arrow.types import is_binary, is_text
+from blztable.engine.change import rows as row_changes
 from blztable.engine.query import codes
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
@@ -97,6 +99,8 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
         writers[f"items {kind}"] = samples.table([kind], packing="per_item")
     inner = pa.table({"x": nested_arrays.array_of(nested_arrays.ALL["list of struct"], 40, 5)})
     writers["items nested"] = functools.partial(blz.to_blz, inner, packing="per_item", **small)
+    for name in ("encoded many", "bundled items", "nested list of struct", "items string"):
+        writers[f"deletions {name}"] = functools.partial(with_deletions, writers[name])
     stores = {}
     for name, write in writers.items():
         if not name.startswith(only):
@@ -110,6 +114,19 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
                 for pair in table.head["history"]:
                     pair[0] = f"2026-01-0{pair[1]}T00:00:00.000000+00:00"
     return stores
+
+
+def with_deletions(write: Callable[[MemoryStore], object], store: MemoryStore) -> None:
+    """Write a table, and delete every 20th row; the result has only this version."""
+    source = MemoryStore()
+    write(source)
+    with blz.open(source, "a") as t:
+        t.add_column("place", np.arange(t.nrows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(row_changes, "LEAST_SHARE", 1)
+            t.delete(pc.field("place").isin(range(3, t.nrows, 20)))
+        assert t.versions()[-1].deleted_rows
+    blz.pack(source, store)
 
 
 def save(store: MemoryStore, path: Path) -> None:

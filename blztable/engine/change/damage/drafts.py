@@ -26,6 +26,7 @@ from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
 from blztable.format import layout, manifest
 from blztable.format.bundle import BundleFacts
+from blztable.format.head import deletions
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 from blztable.storage.one_file.store import OneFileStore
@@ -72,10 +73,16 @@ class Drafts:
             for line in range(len(index.paths))
         ]
         bundles = version.head.bundles
-        self._append(version.head.row_groups[group], staged, bundles[group] if bundles else None)
+        facts = bundles[group] if bundles else None
+        head = version.head
+        self._append(head.row_groups[group], staged, facts, head.all_deleted[group])
 
     def _append(
-        self, rows: int, columns: Sequence[StagedColumn], bundle: BundleFacts | None
+        self,
+        rows: int,
+        columns: Sequence[StagedColumn],
+        bundle: BundleFacts | None,
+        deleted: bytes = b"",
     ) -> None:
         number = self._written + 1
         head = replace(
@@ -84,6 +91,7 @@ class Drafts:
             row_groups=(rows,),
             columns=column_index(columns),
             bundles=() if bundle is None else (bundle,),
+            deleted=deletions.tidy([deleted]),
             changed=(),
             claims=claims_of(columns),
             commit=secrets.token_hex(16),
@@ -117,8 +125,11 @@ def recovered(store: Store) -> StagedVersion | None:
             StagedColumn.of(draft.line_parts(line), column.next_k)
             for line, column in enumerate(draft.columns)
         ]
-        groups = NewGroups(draft.head.row_groups, draft.head.bundles or (None,))
+        head = draft.head
+        groups = NewGroups(head.stored_rows, head.bundles or (None,))
         staged = staged.with_row_groups(range(number), groups, columns)
+        if head.deleted:
+            staged = staged.with_deleted({number - 1: head.deleted[0]})
     return staged
 
 

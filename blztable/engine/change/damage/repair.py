@@ -5,7 +5,6 @@ can be read, and written again; the others stay as they are. The damaged version
 """
 
 from collections.abc import Iterator
-from itertools import accumulate
 
 import pyarrow as pa
 
@@ -46,7 +45,6 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
     damaged = sorted({one.row_group for one in report.problems if one.row_group is not None})
     if not damaged:
         return []
-    list(accumulate(groups, initial=0))
     losses: list[Loss] = []
     left: list[int] = []
 

@@ -2,7 +2,8 @@
 
 A change with a predicate is right on another version if both hold there:
 
-1. Its row groups are still there. A commit that rewrote or removed one of them conflicts.
+1. Its row groups are still there. A commit that rewrote or removed one of them conflicts, and so
+   does one that deleted rows in it.
 2. No commit has added a row that the predicate means. Blind appends are an exception: they looked
    at no row, so they may as well come after the change, and their rows are kept.
 
@@ -17,7 +18,7 @@ from typing import Self
 
 from blztable.engine.change.facts.predicates import Predicate
 from blztable.engine.change.facts.seen import AGAIN, Seen
-from blztable.engine.version.staged import APPENDED, StagedVersion
+from blztable.engine.version.staged import APPENDED, RowGroup, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError
 from blztable.format.line import ColumnParts
@@ -35,8 +36,8 @@ class Touched:
     ----------
     groups : sequence of int
         Indices of the row groups that are rewritten or removed; empty if no row was found.
-    facts : sequence of tuple
-        Rows and bundle of each.
+    facts : sequence of RowGroup
+        Rows, deleted rows and bundle of each.
     lines : sequence of Line
         The files of each, column by column.
     base : Version or None
@@ -46,7 +47,7 @@ class Touched:
     seen: Seen
     matches: Predicate
     groups: Sequence[int]
-    facts: Sequence[tuple[int, int]]
+    facts: Sequence[RowGroup]
     lines: Sequence[Line]
     base: Version | None
 

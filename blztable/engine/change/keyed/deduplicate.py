@@ -1,7 +1,7 @@
 """Deduplicate: keep one row of each key.
 
 The key columns are in memory with all their rows, and so are the columns that decide which row
-stays. Only row groups that lose a row are written again.
+stays. Rows are removed as by a delete.
 """
 
 from collections.abc import Sequence

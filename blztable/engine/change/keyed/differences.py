@@ -1,14 +1,14 @@
 """Differences: the rows of one version that another one does not have.
 
-Theory of operation. A row group whose parts are the same files in both versions is the same. The
-rows of all other row groups are compared with each other as in a merge of pandas: a row that
-occurs more often in one version than in the other is a difference. So rows that were only moved or
-written again are none.
+Theory of operation. Of a row group whose parts are the same files in both versions, only the rows
+can differ that are deleted in one of them. These rows, and all rows of all other row groups, are
+compared with each other as in a merge of pandas: a row that occurs more often in one version than
+in the other is a difference. So rows that were only moved or written again are none.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,16 @@ import pyarrow as pa
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
 from blztable.engine.change.keyed import keys
+from blztable.engine.query.select import take
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import spans
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
+from blztable.format.head.deletions import live, unpack
+
+# Row groups by what tells each.
+RowGroups = dict[tuple[object, ...], list[int]]
 
 
 def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
@@ -35,18 +40,14 @@ def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
     """
     columns = common_columns(old, new)
     left, right = _row_groups(old, columns[0]), _row_groups(new, columns[1])
-    same = Counter(left) & Counter(right)
-    gone, come = _others(left, same), _others(right, same)
-    rows = [_rows(version, groups) for version, groups in ((old, gone), (new, come))]
-    both = [
-        _read(version, indices, groups)
-        for version, indices, groups in ((old, columns[0], gone), (new, columns[1], come))
-    ]
+    gone, come = _Candidates.of(old, left, new, right), _Candidates.of(new, right, old, left)
+    pairs = zip(gone.read(old, columns[0]), come.read(new, columns[1]), strict=True)
+    rows = gone.numbers(old), come.numbers(new)
     if not len(rows[0]) or not len(rows[1]):
-        return rows[1], rows[0]
-    codes = keys.codes([_comparable(*pair) for pair in zip(*both, strict=True)])
+        return np.sort(rows[1]), np.sort(rows[0])
+    codes = keys.codes([_comparable(*pair) for pair in pairs])
     before, after = codes[: len(rows[0])], codes[len(rows[0]) :]
-    return rows[1][_more(after, before)], rows[0][_more(before, after)]
+    return np.sort(rows[1][_more(after, before)]), np.sort(rows[0][_more(before, after)])
 
 
 def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
@@ -72,39 +73,61 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
     return [places[0][path] for path in shared], [places[1][path] for path in shared]
 
 
-def _row_groups(version: Version, indices: Sequence[int]) -> list[tuple[object, ...]]:
-    """Return what tells each row group: where the parts of these columns are."""
+def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
+    """Return the row groups by what tells each: where the parts of these columns are."""
     lines = [version.line_parts(line) for index in indices for line in version.tree.nodes(index)]
     bundles = version.head.bundles
-    return [
-        (rows, *((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines))
-        for group, rows in enumerate(version.head.row_groups)
-    ]
-
-
-def _others(groups: Sequence[Any], same: Counter[Any]) -> list[int]:
-    """Return the places of the row groups that are not among these."""
-    left, found = same.copy(), []
-    for place, group in enumerate(groups):
-        if left[group]:
-            left[group] -= 1
-        else:
-            found.append(place)
+    found: RowGroups = {}
+    for group, rows in enumerate(version.head.stored_rows):
+        places = ((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines)
+        found.setdefault((rows, *places), []).append(group)
     return found
 
 
-def _rows(version: Version, groups: Sequence[int]) -> np.ndarray:
-    """Return the numbers of the rows of some row groups."""
-    ends = np.cumsum([0, *version.head.row_groups])
-    ranges = [np.arange(ends[group], ends[group + 1]) for group in groups]
-    return np.concatenate([np.zeros(0, np.int64), *ranges])
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows that the other version may not have.
 
+    Attributes
+    ----------
+    groups
+        Row groups whose parts the other version does not have.
+    singles
+        Numbers of the other rows in the table: the other version has deleted them.
+    """
 
-def _read(version: Version, indices: Sequence[int], groups: Sequence[int]) -> list[pa.ChunkedArray]:
-    chosen = set(groups)
-    everything = spans(version.head.row_groups, 0, version.head.rows)
-    with OpenParts(version) as parts:
-        return read_columns(parts, indices, [one for one in everything if one.group in chosen])
+    groups: Sequence[int]
+    singles: np.ndarray
+
+    @classmethod
+    def of(cls, version: Version, groups: RowGroups, other: Version, others: RowGroups) -> Self:
+        """Find these rows of a version, given the row groups of both versions."""
+        first = np.cumsum([0, *version.head.row_groups])
+        whole, singles = list[int](), [np.zeros(0, np.int64)]
+        for parts, same in groups.items():
+            twins = others.get(parts, [])
+            whole += same[len(twins) :]
+            for group, twin in zip(same, twins, strict=False):
+                deleted = version.head.all_deleted[group]
+                gone = np.setdiff1d(unpack(other.head.all_deleted[twin]), unpack(deleted))
+                singles.append(live(deleted, gone) + first[group])
+        return cls(sorted(whole), np.sort(np.concatenate(singles)))
+
+    def numbers(self, version: Version) -> np.ndarray:
+        """Return the numbers of the rows in the table, in the order of `read`."""
+        ends = np.cumsum([0, *version.head.row_groups])
+        ranges = [np.arange(ends[group], ends[group + 1]) for group in self.groups]
+        return np.concatenate([*ranges, self.singles])
+
+    def read(self, version: Version, indices: Sequence[int]) -> list[pa.ChunkedArray]:
+        """Return columns of the rows."""
+        whole = [RowSpan(group, 0, version.head.row_groups[group]) for group in self.groups]
+        with OpenParts(version) as parts:
+            columns = read_columns(parts, indices, whole)
+        if not len(self.singles):
+            return columns
+        both = zip(columns, take(version, indices, self.singles), strict=True)
+        return [pa.chunked_array([*a.chunks, *b.chunks], a.type) for a, b in both]
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -4,11 +4,14 @@ Theory of operation
 -------------------
 The new rows are in memory. A filter on their keys finds the row groups and pages that may have one
 of them, by statistics; only the key columns are read there. The keys of the rows found and of the
-new rows are numbered together, so each row found knows its new row. Then the change is an update of
-the columns that the new rows have, and an append of the rest.
+new rows are numbered together, so each row found knows its new row.
+
+Where many rows of a row group are found, they are updated in their places: only the columns that
+the new rows have are written. Where few are found, they move: they are removed, which names them as
+deleted, and they are appended with their new values, together with the rows whose keys are new.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +23,11 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite
 from blztable.engine.change.facts.touched import Touched
 from blztable.engine.change.keyed import keys
-from blztable.engine.change.rows import RowMask, append
+from blztable.engine.change.rows import RowMask, append, are_few, remove
 from blztable.engine.change.update import set_values
 from blztable.engine.query.expressions import comparable
 from blztable.engine.query.scan import Scan
+from blztable.engine.query.select import take as take_rows
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows
@@ -53,6 +57,11 @@ class NewRows:
         """The columns of the key."""
         return [self.table.column(index) for index in self.on]
 
+    @property
+    def values(self) -> list[int]:
+        """The columns that rows whose key is there get new values of."""
+        return sorted(self.given - {*self.on})
+
 
 def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     """Update and append rows; return the number of rows of each.
@@ -80,32 +89,68 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         found = {group: finder.find(opened, scan, group) for group in groups}
         found = {group: one for group, one in found.items() if len(one.rows)}
         places = np.concatenate([np.empty(0, np.int64), *(one.places for one in found.values())])
-        values = {
-            index: pa.chunked_array([take(one_array(new.table.column(index)), places)])
-            for index in sorted(new.given - {*new.on})
-        }
-        if found and values:
-            masks = {group: one.mask(staged.head.row_groups[group]) for group, one in found.items()}
-            set_values(change_set, opened, values, masks, finder.matches)
+        moved: dict[int, _Found] = {}
+        if found and new.values:
+            moved = {g: one for g, one in found.items() if are_few(len(one.rows), one.of)}
+            in_place = {g: one for g, one in found.items() if g not in moved}
+            _update(change_set, opened, new, in_place, finder)
         else:
             change_set.add_reliance(NoRewrite(Touched.of(staged, [], finder.matches)))
     is_new = np.ones(rows, np.bool_)
     is_new[places] = False
     rest = np.flatnonzero(is_new)
-    if len(rest):
-        _append(change_set, new, rest)
-    return len(places) if values else 0, len(rest)
+    if moved:
+        masks = {group: one.mask().others() for group, one in moved.items()}
+        count = remove(change_set, "delete", masks, finder.matches)
+        change_set.count(updated=count, deleted=-count, appended=-count)
+    _append(change_set, new, moved, rest, staged)
+    return len(places) if new.values else 0, len(rest)
 
 
-def _append(change_set: ChangeSet, new: NewRows, rows: np.ndarray) -> None:
-    """Append these of the new rows."""
-    staged, columns = change_set.staged, new.table.columns
-    lacking = {*range(len(columns))} - new.given
-    if len(rows) < new.table.num_rows:
-        columns = [take(one_array(column), rows) for column in columns]
+def _update(
+    change_set: ChangeSet,
+    opened: OpenParts,
+    new: NewRows,
+    found: Mapping[int, "_Found"],
+    finder: "_Finder",
+) -> None:
+    """Give these rows their new values."""
+    if not found:
+        return
+    places = np.concatenate([one.places for one in found.values()])
+    values = {
+        index: pa.chunked_array([take(one_array(new.table.column(index)), places)])
+        for index in new.values
+    }
+    masks = {group: one.mask() for group, one in found.items()}
+    set_values(change_set, opened, values, masks, finder.matches)
+
+
+def _append(
+    change_set: ChangeSet,
+    new: NewRows,
+    moved: Mapping[int, "_Found"],
+    rest: np.ndarray,
+    before: StagedVersion,
+) -> None:
+    """Append rows in the order of the new ones: those that move from `before`, and the `rest`."""
+    first = np.cumsum([0, *before.head.row_groups])
+    numbers = [one.rows + first[group] for group, one in moved.items()]
+    places = np.concatenate([*(one.places for one in moved.values()), rest])
+    if not len(places):
+        return
+    order, columns = np.argsort(places, kind="stable"), new.table.columns
+    # Rows that move keep the values of the other columns, and their keys.
+    kept = [index for index in range(len(columns)) if index not in new.values]
+    old = take_rows(before, kept, np.concatenate(numbers)) if moved else []
+    columns = [take(one_array(column), places[order]) for column in columns]
+    for index, column in zip(kept, old, strict=False):
+        fresh = take(one_array(new.table.column(index)), rest)
+        columns[index] = take(one_array(pa.chunked_array([*column.chunks, fresh])), order)
     table = pa.Table.from_arrays(columns, names=list(map(str, range(len(columns)))))
-    run = (staged.schema, staged.head.pandas, [(table, len(rows))])
-    append(change_set, [run], filled=lambda: lacking, rows=len(rows))
+    staged, lacking = change_set.staged, {*range(len(columns))} - new.given
+    run = (staged.schema, staged.head.pandas, [(table, len(places))])
+    append(change_set, [run], filled=lambda: lacking if len(rest) else (), rows=len(places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +159,13 @@ class _Found:
 
     rows: np.ndarray
     places: np.ndarray
+    # The number of rows of the row group.
+    of: int
 
-    def mask(self, rows: int) -> RowMask:
+    def mask(self) -> RowMask:
         """Select these of the rows of the row group."""
-        check_rows(rows, "the rows of a row group")
-        selected = np.zeros(rows, np.bool_)
+        check_rows(self.of, "the rows of a row group")
+        selected = np.zeros(self.of, np.bool_)
         selected[self.rows] = True
         return RowMask.of(selected)
 
@@ -140,7 +187,7 @@ class _Finder:
             for one in some.selection
         ]
         if not rows:
-            return _Found(np.empty(0, np.int64), np.empty(0, np.int64))
+            return _Found(np.empty(0, np.int64), np.empty(0, np.int64), span.count)
         both = [
             pa.chunked_array([*comparable(new).chunks, *comparable(some.columns[index]).chunks])
             for new, index in zip(self.new.keys, self.new.on, strict=True)
@@ -149,7 +196,7 @@ class _Finder:
         place = np.full(codes.max() + 1, -1)
         place[codes[:count]] = np.arange(count)
         places = place[codes[count:]]
-        return _Found(np.concatenate(rows)[places >= 0], places[places >= 0])
+        return _Found(np.concatenate(rows)[places >= 0], places[places >= 0], span.count)
 
     def matches(self, version: StagedVersion, groups: Sequence[int]) -> bool:
         """Return True if one of these row groups has the key of a new row."""

@@ -1,10 +1,10 @@
 """Write the golden tables of the encodings, and beside each what it holds.
 
-    cd tests && python -m golden.make_encoded DIRECTORY
+    cd tests && python -m golden.make.encoded DIRECTORY
 
 `encoded/` is what this script wrote with the first blztable that had these encodings. As with
 `v1/`, a later blztable must read those bytes, and writes others. A case is named after the kind of
-encoding that the first columns of its table have; `make_v1.py` describes the files. Cases that
+encoding that the first columns of its table have; `make/v1.py` describes the files. Cases that
 came later are written by the blztable that had their encodings first.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from golden.make_v1 import SUMS, Golden, sums
+from golden.make.v1 import SUMS, Golden, sums
 from support import arrow_strategies as types
 from support.samples import DICTIONARIES, floats_table, many_items, numbers_table, of
 

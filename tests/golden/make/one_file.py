@@ -1,6 +1,6 @@
 """Write the golden tables in one file, and beside each what it holds.
 
-    cd tests && python -m golden.make_one_file DIRECTORY
+    cd tests && python -m golden.make.one_file DIRECTORY
 
 `one_file/` is what this script wrote with the first blztable that had tables in one file. As with
 `v1/`, a later blztable must read those bytes, and writes others.
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 import blztable as blz
 from golden import edge_values
-from golden.make_v1 import SUMS, sums
+from golden.make.v1 import SUMS, sums
 from support.nested_arrays import table as nested
 
 ROWS = pa.table({"n": [1, 2, 3, None], "text": ["a", None, "", "é"]})

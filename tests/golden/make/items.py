@@ -1,6 +1,6 @@
 """Write the golden tables whose items are a chunk each, and beside each what it holds.
 
-    cd tests && python -m golden.make_items DIRECTORY
+    cd tests && python -m golden.make.items DIRECTORY
 
 `items/` is what this script wrote with the first blztable that had `packing="per_item"`. As with
 `v1/`, a later blztable must read those bytes, and writes others.
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from golden.make_v1 import SUMS, sums
+from golden.make.v1 import SUMS, sums
 
 TEXTS = [None if row % 7 == 3 else "é" * (row * 5 % 11) for row in range(40)]
 BODIES = [None if row % 5 == 1 else {"n": row, "body": "x" * row * 9} for row in range(40)]

@@ -1,10 +1,10 @@
 """Write the golden tables of nested types, and beside each what it holds.
 
-    cd tests && python -m golden.make_nested DIRECTORY
+    cd tests && python -m golden.make.nested DIRECTORY
 
 `nested/` is what this script wrote with the first blztable that had nested types. As with `v1/`, a
 later blztable must read those bytes, and writes others. Each case has all nested types in another
-form on disk; `make_v1.py` describes the files. `coded` came later than the others.
+form on disk; `make/v1.py` describes the files. `coded` came later than the others.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from golden.make_v1 import SUMS, Golden, sums
+from golden.make.v1 import SUMS, Golden, sums
 from support.nested_arrays import KINDS, array_of, table
 
 # Row groups with a file for each part and small pages, plain or encoded; and bundles.

@@ -1,6 +1,6 @@
 """Write the golden tables of format version 1, and beside each what it holds.
 
-    cd tests && python -m golden.make_v1 DIRECTORY
+    cd tests && python -m golden.make.v1 DIRECTORY
 
 `v1/` is what this script wrote with the first blztable that had format version 1. Those bytes must
 stay readable, so the files are never written again: a later blztable writes other bytes, which

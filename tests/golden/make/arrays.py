@@ -1,6 +1,6 @@
 """Write the arrays in `arrays/`: each form that a file of SuperChunk can have.
 
-Run `python -m golden.make_arrays DIRECTORY` from the folder `tests`. The files in `arrays/` are
+Run `python -m golden.make.arrays DIRECTORY` from the folder `tests`. The files in `arrays/` are
 never written again: `test_arrays.py` reads them with each later version.
 """
 

@@ -1,0 +1,1 @@
+"""Keys of the head of a version, each a subject of its own."""

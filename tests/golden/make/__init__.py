@@ -1,0 +1,1 @@
+"""Scripts that wrote the golden tables."""
