@@ -22,6 +22,7 @@ from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
+from blztable.engine.version.begin import check_free
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
@@ -164,7 +165,7 @@ def create(
     )
     with opened_at(path, layout) as store, named(store):
         if mode == "x":
-            versions.check_free(store)
+            check_free(store)
         version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
     return CTable(Snapshot(version, pinned), writable=True, durability=durability)
 

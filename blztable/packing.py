@@ -9,6 +9,7 @@ from dataclasses import replace
 from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
+from blztable.engine.version.begin import check_free
 from blztable.engine.version.copy import copy, files
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import DURABILITIES, check_choice
@@ -195,7 +196,7 @@ def _copy(
         opened_at(target, layout, is_new=True) as store,
         reporting(progress, "copying") as callback,
     ):
-        versions.check_free(store)
+        check_free(store)
         check_nothing_whole(store)
         counted = Progress(callback, nbytes, 1)
         head = replace(

@@ -14,6 +14,7 @@ from blztable.convert.source import is_repeatable
 from blztable.convert.stream import stream
 from blztable.engine.change import creation
 from blztable.engine.version import versions
+from blztable.engine.version.begin import check_free
 from blztable.engine.version.commit import AlreadyCommitted
 from blztable.engine.version.schema import check_digits, with_digits
 from blztable.engine.write.options import WriteOptions, check_choice, check_id
@@ -227,7 +228,7 @@ def to_blz(
     order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path, layout, is_new=mode != "a") as store, named(store):
         if mode == "x":
-            versions.check_free(store)
+            check_free(store)
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(nan_as_null, is_frame=False), object)

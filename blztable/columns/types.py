@@ -79,6 +79,8 @@ def layout_of(type_: pa.DataType, encoding: str = PLAIN) -> BlockLayout:
 def stream_layouts(type_: pa.DataType, prefix: str = "") -> dict[str, StreamLayout]:
     """Return the streams of a plain part of this type by full name, in the order of the file."""
     layout = layout_of(type_)
+    if not prefix and not layout.children:
+        return dict(layout.streams)
     streams = {prefix + name: stream for name, stream in layout.streams.items()}
     for name, child in layout.children.items():
         streams |= stream_layouts(child, child_prefix(prefix, name))

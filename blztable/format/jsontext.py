@@ -26,12 +26,18 @@ MAX_NUMBER = 1 << 62
 MAX_DIGITS = 4300
 _NESTING = {list, dict}
 # Made once: `json.dumps` makes an encoder at each call, which takes as long as a line of a column.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# To look for values that contain themselves would take as long again.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+)
 
 
 def dumps(value: object) -> bytes:
     """Return the shortest UTF-8 text of `value`; LimitError beyond a limit, ValueError for NaN."""
-    data = _ENCODER.encode(value).encode("utf-8")
+    try:
+        data = _ENCODER.encode(value).encode("utf-8")
+    except RecursionError:
+        raise ValueError("a value that contains itself, or is nested too deeply") from None
     _check_size(data, "a JSON text")
     return data
 

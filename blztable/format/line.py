@@ -179,14 +179,14 @@ class ColumnParts:
         claims = {
             name: self.claims.get(name, none)
             for name in CLAIMS
-            if name in self.claims or b'"%b":[' % name.encode() in like
+            if name in self.claims or (like and b'"%b":[' % name.encode() in like)
         }
         line = {
             "path": path_to_json(self.path),
             "k": self.k,
             **({"at": self.at} if self.at else {}),
             **claims,
-            **{name: getattr(self.facts, name) for name in FactArrays.__slots__},
+            **dict(zip(FactArrays.__slots__, _FACTS(self.facts), strict=True)),
             "streams": self.streams,
             **self.known,
         }

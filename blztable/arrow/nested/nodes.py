@@ -73,6 +73,8 @@ class Node:
     @classmethod
     def of(cls, type_: pa.DataType, name: str = "") -> "Node":
         """Return the tree of a type."""
+        if not is_nested(type_):
+            return cls(name, type_, type_)  # Most types of a wide table.
         children = tuple(cls.of(child, child_name) for child_name, child in _children(type_))
         flat, rows = type_, ""
         if type_.id in _LISTS:

@@ -1,8 +1,8 @@
-"""Encode many columns of numbers of one type at once, as in a wide table.
+"""Encode and decode many columns of numbers of one type at once, as in a wide table.
 
 A choice for each column takes longer than its few kilobytes. Here numpy works on all columns
 together, and only `narrow` and `scaled` are tried. Each column has the encoding and the codes that
-it could have by itself. Knows no nulls.
+it could have by itself, and the values that it would be decoded to. Knows no nulls.
 """
 
 from collections.abc import Callable
@@ -57,6 +57,46 @@ def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> l
         else:
             streams.append(Stream(layout, column.view(np.uint8)))
     return streams
+
+
+def decode_alike(
+    encoding: Narrow | Scaled | None, bases: np.ndarray, codes: np.ndarray, out: np.ndarray
+) -> None:
+    """Make the values of columns that differ in their bases, but for odd values.
+
+    Parameters
+    ----------
+    encoding
+        The encoding of all columns, whose base is not used; None if the codes are the values.
+    bases
+        The base of each column.
+    codes
+        The bytes of the codes, one column in each row of the matrix.
+    out
+        Room for the values, one column in each row.
+    """
+    if encoding is None:
+        out[:] = codes.view(out.dtype)
+        return
+    numbers = codes.view(encoding.stored.dtype)
+    if isinstance(encoding, Scaled):
+        np.copyto(out, numbers, casting="unsafe")
+        out += bases.astype("<f8")[:, None]
+        encoding.scale(out)
+        if encoding.nan is not None:
+            out[numbers == encoding.nan] = np.nan
+        return
+    values = out.view(f"<u{encoding.width}")
+    np.copyto(values, numbers, casting="unsafe")
+    # Sums wrap, so the lower bytes of a base are enough.
+    values += bases.astype("<u8").astype(values.dtype)[:, None]
+
+
+def form_of(encoding: Narrow | Scaled | None) -> object:
+    """Return what is equal for encodings of columns that `decode_alike` can decode together."""
+    if isinstance(encoding, Scaled):
+        return encoding.stored.dtype, encoding.power, encoding.form, encoding.nan
+    return encoding and encoding.stored.dtype
 
 
 def _narrow(width: int, page_rows: int) -> _Make:

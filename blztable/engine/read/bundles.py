@@ -3,7 +3,7 @@
 A bundle is opened once for all of its columns. Knows no columns; its errors have no context.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.block_terms import VALID, VALUES
+from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.encodings.words import words_to_json
 from blztable.columns.types import layout_of
 from blztable.engine.read.open_files import PartReader
@@ -85,9 +87,28 @@ class OpenBundle:
             root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
         return _rebased(root, base) if base else root, slots
 
+    def encoding(
+        self, number: int, stream: StreamLayout, rows: int, page_rows: int
+    ) -> Encoding | None:
+        """Return an encoding of numbers by its number, with base 0; None for 0."""
+        if not number:
+            return None
+        described = self._described(number, 0)
+        encoding = parse(described, Owner(stream, rows, page_rows), _dtype_of(described))
+        if described["typesize"] != encoding.stored.typesize:
+            raise CorruptError(f"encoding {number} of a bundle has another typesize")
+        return encoding
+
     def contents(self, chunk: int) -> np.ndarray:
         """Read and decompress a chunk."""
         return _contents(self.superchunk, self.reader, chunk, self.sizes, self.typesizes)
+
+    def _described(self, number: int, base: int) -> dict[str, jsontext.Json]:
+        """Return an encoding as the metadata of a file of its own would describe it."""
+        described = self.directory.encoding(number)
+        if described.get("kind") in _BASED:
+            described["bases"] = words_to_json(np.array([base]))
+        return described
 
     def _block(self, type_: pa.DataType, entries: Iterator[_Entry]) -> BlockInfo:
         """Return a block as a file of its own would describe it."""
@@ -100,11 +121,9 @@ class OpenBundle:
                 continue  # No row is null.
             encoding, dtype, typesize = None, own.dtype, own.typesize
             if number:
-                encoding = self.directory.encoding(number)
-                dtype = jsontext.text(encoding.get("dtype"), "dtype")
+                encoding = self._described(number, base)
+                dtype = _dtype_of(encoding)
                 typesize = jsontext.number(encoding.get("typesize"), "typesize")
-                if encoding.get("kind") in _BASED:
-                    encoding["bases"] = words_to_json(np.array([base]))
             pages = None
             if own.bits is None:
                 pages = (base if number else nbytes,) if rows else ()
@@ -146,6 +165,10 @@ def _contents(
     data = chunk_at(superchunk, reader, chunk)
     decompress_into(data, typesizes[chunk], out.ctypes.data, len(out))
     return out
+
+
+def _dtype_of(described: Mapping[str, jsontext.Json]) -> str:
+    return jsontext.text(described.get("dtype"), "dtype")
 
 
 def _rebased(root: BlockPlace, base: int) -> BlockPlace:

@@ -17,6 +17,7 @@ from blztable.arrow.nested.nodes import is_nested
 from blztable.block_terms import DICTIONARY
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
+from blztable.engine.read.alike import read_alike
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.phases import ColumnRead, DictionaryRead, read_phases
@@ -48,9 +49,12 @@ def read_columns(
     selected = selection.stored_spans(deleted, selected)
     flat, nested = _flat(parts, indices), _nested(parts, indices, selected)
     nans = {line for index, line in flat.items() if index in with_nans}
+    together = read_alike(parts, [*flat.values()], selected, progress, nans)
+    found = {index: together[line] for index, line in flat.items() if line in together}
+    flat = {index: line for index, line in flat.items() if line not in together}
     pages = _pages(parts, flat, nested, selected)
     columns = _read_by_line(parts, pages, progress, nans)
-    found = {index: one.array(columns) for index, one in nested.items()}
+    found |= {index: one.array(columns) for index, one in nested.items()}
     for index, line in flat.items():
         spans = selection.of_spans(parts.flat.column(line), selected)
         found[index] = selection.cut_spans(columns[line], spans, selected)

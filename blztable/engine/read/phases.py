@@ -30,7 +30,6 @@ from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder
 from blztable.engine.read import selection
 from blztable.engine.read.chunks import Run, joined
-from blztable.engine.read.direct import DirectColumn, direct
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
@@ -50,22 +49,19 @@ SETTLED_ROWS = 1 << 18
 
 
 def read_phases(
-    parts: OpenParts, opening: Sequence["ColumnRead"], progress: Progress | None = None
+    parts: OpenParts, columns: Sequence["ColumnRead"], progress: Progress | None = None
 ) -> list[pa.ChunkedArray]:
     """Run all phases for the selected rows of each column."""
-    for one in opening:
-        one.open_bundled()
-    run(batches(task for one in opening for task in one.opening()))
-    columns: list[ColumnRead | DirectColumn] = [one.direct() or one for one in opening]
+    for column in columns:
+        column.open_bundled()
+    run(batches(task for column in columns for task in column.opening()))
     run(joined(one for column in columns for one in column.locate()))
     check_memory(sum(column.plan() for column in columns), parts.version.store.name)
     run(_doubts(columns))
     for column in columns:
         column.allocate()
     runs = (one for column in columns for one in column.fill(column.decoder))
-    # Of such columns most of the time is Python, which threads would only hand to each other.
-    is_alone = all(isinstance(column, DirectColumn) for column in columns)
-    run(joined(runs, progress), progress.report if progress else None, is_alone=is_alone)
+    run(joined(runs, progress), progress.report if progress else None)
     most = max((column.picked for column in columns), default=0)
     if most:
         settling = (rows.settle for column in columns for rows in column.rows)
@@ -74,7 +70,7 @@ def read_phases(
     return [column.finish() for column in columns]
 
 
-def _doubts(columns: Sequence["ColumnRead | DirectColumn"]) -> list[Task]:
+def _doubts(columns: Sequence["ColumnRead"]) -> list[Task]:
     """Return tasks that decode doubted parts and drop the bytes, if these are many."""
     doubted = [rows for column in columns for rows in column.doubted()]
     if sum(piece.nbytes for rows in doubted for piece in rows.pieces) <= DOUBTED_BYTES:
@@ -134,11 +130,6 @@ class ColumnRead:
     def _part(self, group: int) -> Part:
         part = self._parts.open(self._index, group)
         return part if self._view is None else self._view(part)
-
-    def direct(self) -> DirectColumn | None:
-        """Return a faster read of the opened rows, if there is one."""
-        is_plain = self._view in (None, Part.with_nans)
-        return direct(self._field, self.rows) if is_plain else None
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs to decode before the plan."""

@@ -1,11 +1,12 @@
 """Step 1 of a commit: prepare the directories, announce files in flight, pin the base.
 
 A directory without a manifest is not a table. Files of ours in it belong to a creation that is in
-progress, or that failed or was killed.
+progress, or that failed or was killed. A file of another program is left as it is.
 """
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 
@@ -19,13 +20,24 @@ from blztable.errors import (
     FormatError,
     ReadOnlyError,
     StorageError,
+    TableExistsError,
     TableNotFoundError,
 )
 from blztable.format import layout
+from blztable.storage.one_file.commits import is_anyones
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound, Store
 
 # Attempts to begin. A creation that fails removes directories that another one is about to use.
 TRIES = 10
+# Names of files that desktops and file systems make in any directory.
+_LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", "lost+found"}
+_LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
+# Names that a table has at each level.
+_ROOT_NAMES = {layout.DATA, layout.META}
+_DOCUMENTS = (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)
+_META_KEYS = (layout.MANIFESTS, layout.LOCK, layout.FLIGHT, layout.DRAFTS, *_DOCUMENTS)
+_META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +138,7 @@ def begin(plan: Plan) -> Begun:
         if not is_first:
             locks.enter_context(in_flight.writing(store))
         elif plan.may_create:
-            versions.check_ours(store)
+            check_ours(store)
             with plan.damage_allowed():
                 versions.checked_newest(store)
             undo.callback(_withdraw, store)
@@ -233,3 +245,57 @@ def _empty(store: Store) -> None:
         prefix = f"{layout.DATA}/{name}"
         if layout.column_id(name) is not None or prefix == layout.BUNDLES:
             remove_column(store, prefix)
+
+
+def check_free(store: Store) -> None:
+    """Raise TableExistsError if a file at the root may be another program's, however short."""
+    if isinstance(store, OneFileStore) and is_anyones(store.source()):
+        raise TableExistsError(
+            f"{store.name} is a file, perhaps of another program; it is left as it is; remove it, "
+            "or choose another path"
+        )
+
+
+def check_ours(store: Store) -> None:
+    """Raise TableExistsError if the root holds a file that is not part of a table."""
+    if not versions.can_hold_table(store):
+        raise TableExistsError(
+            f"{store.name} is a file, not a table; it is left as it is; choose another path"
+        )
+    try:
+        foreign = next(_foreign(store), None)
+    except CorruptError as error:
+        raise TableExistsError(
+            f"{error}; this is not part of a table and is left as it is"
+        ) from None
+    if foreign is not None:
+        directory = store.name + (f"/{foreign[0]}" if foreign[0] else "")
+        raise TableExistsError(
+            f"{directory} holds {foreign[1]!r} and is not a table; it is left as it is; "
+            "choose another path"
+        )
+
+
+def _is_litter(name: str) -> bool:
+    """True for a file that desktops and file systems make in any directory."""
+    return name in _LITTER or name.startswith(_LITTER_STARTS)
+
+
+def _foreign(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield (directory, name) of each name that no creation makes."""
+
+    def names(prefix: str) -> list[str]:
+        return [name for name in store.list_names(prefix) if not _is_litter(name)]
+
+    for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
+        yield from ((prefix, name) for name in sorted(set(names(prefix)) - known))
+    for name in names(layout.MANIFESTS):
+        if layout.manifest_version(name) is None:
+            yield layout.MANIFESTS, name
+    directories = [layout.DATA]
+    for prefix in directories:
+        for name in names(prefix):
+            if layout.column_id(name) is not None or f"{prefix}/{name}" == layout.BUNDLES:
+                directories.append(f"{prefix}/{name}")
+            elif prefix == layout.DATA or layout.part_number(name) is None:
+                yield prefix, name

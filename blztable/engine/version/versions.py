@@ -4,7 +4,7 @@ A pin is a shared lock on the manifest. While it is held, neither the manifest n
 names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -19,14 +19,11 @@ from blztable.errors import (
     CorruptError,
     FormatError,
     LimitError,
-    TableExistsError,
     TableNotFoundError,
 )
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
-from blztable.storage.one_file.commits import is_anyones
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -36,14 +33,6 @@ DAMAGED = (CorruptError, FormatError, LimitError)
 _HEAD_BYTES = 64 << 10
 # Bytes of lines that one read takes.
 _LINES_BYTES = 32 << 10
-# Names of files that desktops and file systems make in any directory.
-_LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", "lost+found"}
-_LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
-# Names that a table has at each level.
-_ROOT_NAMES = {layout.DATA, layout.META}
-_DOCUMENTS = (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)
-_META_KEYS = (layout.MANIFESTS, layout.LOCK, layout.FLIGHT, layout.DRAFTS, *_DOCUMENTS)
-_META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +145,18 @@ class Version:
             self._lines[line] = parts
         return parts
 
+    def text(self, line: int) -> bytes:
+        """Return the bytes of a line, after comparing its sha256; they are kept."""
+        data = self._read_ahead[line] = self._line(line)
+        self._check(data, line)
+        return data
+
+    def _check(self, data: bytes, line: int) -> None:
+        try:
+            manifest.check_line(data, self.head, line)
+        except CorruptError as error:
+            raise CorruptError(f"{self._context}: {error}") from None
+
     def _other_rows(self, column: int | str) -> CorruptError:
         return CorruptError(
             f"{self._context}: the rows of column {column!r} differ from the table's"
@@ -173,10 +174,7 @@ class Version:
         if [len(line) for line in lines] != list(columns.lengths):
             raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
         for index, line in enumerate(lines):
-            try:
-                manifest.check_line(line, self.head, index)
-            except CorruptError as error:
-                raise CorruptError(f"{self._context}: {error}") from None
+            self._check(line, index)
         return lines
 
     def _line(self, index: int) -> bytes:
@@ -373,57 +371,3 @@ def can_hold_table(store: Store) -> bool:
     except CorruptError as error:
         return isinstance(error, Damaged)
     return True
-
-
-def check_free(store: Store) -> None:
-    """Raise TableExistsError if a file at the root may be another program's, however short."""
-    if isinstance(store, OneFileStore) and is_anyones(store.source()):
-        raise TableExistsError(
-            f"{store.name} is a file, perhaps of another program; it is left as it is; remove it, "
-            "or choose another path"
-        )
-
-
-def check_ours(store: Store) -> None:
-    """Raise TableExistsError if the root holds a file that is not part of a table."""
-    if not can_hold_table(store):
-        raise TableExistsError(
-            f"{store.name} is a file, not a table; it is left as it is; choose another path"
-        )
-    try:
-        foreign = next(_foreign(store), None)
-    except CorruptError as error:
-        raise TableExistsError(
-            f"{error}; this is not part of a table and is left as it is"
-        ) from None
-    if foreign is not None:
-        directory = store.name + (f"/{foreign[0]}" if foreign[0] else "")
-        raise TableExistsError(
-            f"{directory} holds {foreign[1]!r} and is not a table; it is left as it is; "
-            "choose another path"
-        )
-
-
-def _is_litter(name: str) -> bool:
-    """True for a file that desktops and file systems make in any directory."""
-    return name in _LITTER or name.startswith(_LITTER_STARTS)
-
-
-def _foreign(store: Store) -> Iterator[tuple[str, str]]:
-    """Yield (directory, name) of each name that no creation makes."""
-
-    def names(prefix: str) -> list[str]:
-        return [name for name in store.list_names(prefix) if not _is_litter(name)]
-
-    for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
-        yield from ((prefix, name) for name in sorted(set(names(prefix)) - known))
-    for name in names(layout.MANIFESTS):
-        if layout.manifest_version(name) is None:
-            yield layout.MANIFESTS, name
-    directories = [layout.DATA]
-    for prefix in directories:
-        for name in names(prefix):
-            if layout.column_id(name) is not None or f"{prefix}/{name}" == layout.BUNDLES:
-                directories.append(f"{prefix}/{name}")
-            elif prefix == layout.DATA or layout.part_number(name) is None:
-                yield prefix, name

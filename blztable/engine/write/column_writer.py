@@ -75,20 +75,24 @@ class ColumnWriter:
     def finish(self, groups: Iterable[int] | None = None) -> ColumnParts:
         """Return the parts as a line of the manifest, by default of all row groups."""
         parts = [self.parts[group] for group in groups or sorted(self.parts)]
-        names = [
-            name for name in stream_layouts(self.type) if any(name in part.sizes for part in parts)
-        ]
+        present = {name for part in parts for name in part.sizes}
+        claimed = {name for part in parts for name in part.claims}
+        at = tuple(part.at for part in parts)
         return ColumnParts(
             self.path,
             tuple(part.k for part in parts),
             FactArrays.of([part.facts for part in parts]),
-            {name: tuple(part.sizes.get(name, 0) for part in parts) for name in names},
+            {
+                name: tuple(part.sizes.get(name, 0) for part in parts)
+                for name in stream_layouts(self.type)
+                if name in present
+            },
             Statistics.joined([part.statistics for part in parts]).to_json(),
-            tuple(part.at for part in parts) if any(part.at for part in parts) else (),
+            at if any(at) else (),
             {
                 name: tuple(int(name in part.claims) for part in parts)
                 for name in CLAIMS
-                if any(name in part.claims for part in parts)
+                if name in claimed
             },
         )
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.read import bundles, parts
+from blztable.engine.read import alike, bundles, parts
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -43,6 +43,12 @@ TABLE = pa.table(
 BUNDLE = layout.part(layout.SHARED, 1)
 # The entries of each column: validity and values, items or codes, then those of the dictionary.
 N, S, D, F = 0, 2, 5, 10
+
+
+@pytest.fixture(autouse=True, params=[1, alike.LEAST_COLUMNS])
+def least(request, monkeypatch):
+    """Read few columns of numbers together, too, as many are."""
+    monkeypatch.setattr(alike, "LEAST_COLUMNS", request.param)
 
 
 @pytest.fixture
@@ -409,19 +415,20 @@ def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtyp
         assert table.to_arrow(filters=pc.field("a").is_null()).num_rows == 3
 
 
-def test_a_bundle_of_numbers_is_read_by_the_caller_alone(monkeypatch):
-    """Threads would only hand the interpreter to each other."""
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, monkeypatch):
+    """Another thread would take longer to wake."""
     table = pa.table({f"c{n}": np.random.default_rng(n).random(2000) for n in range(100)})
-    store, threads = MemoryStore(), []
+    store, threads = MemoryStore(), set()
     blz.to_blz(table, store, durability="process")
 
     def note(self, chunk, contents=bundles.OpenBundle.contents):
-        threads.append(threading.get_ident())
+        threads.add(threading.get_ident())
         time.sleep(0.01)  # Others would come.
         return contents(self, chunk)
 
+    monkeypatch.setattr(alike, "SHARED_BYTES", table.nbytes + (not is_shared))
     monkeypatch.setattr(pool, "_processors", lambda: 4)
     monkeypatch.setattr(bundles.OpenBundle, "contents", note)
     assert blz.read_table(store) == table
-    assert len(threads) > 4
-    assert set(threads) == {threading.get_ident()}
+    assert (threads == {threading.get_ident()}) == (not is_shared)

@@ -1,0 +1,311 @@
+"""Columns alike: whole columns of numbers in bundles, all of one type at once.
+
+To open and to decode a part in Python takes longer than its few kilobytes, so a table of thousands
+of narrow columns would be read slowly. Here numpy works on all columns that share a chunk.
+
+Theory of operation. The calling thread finds the places of the columns: it compares their lines of
+the manifest with the first one (`LinesAlike`), and checks their entries in the bundles by a few
+comparisons of whole arrays. A column that differs in anything is left to the phased reader, which
+also names what is wrong with it. Then the pool runs a task for each chunk of the first bundle. A
+task decompresses this chunk, and those that the same columns have in other bundles, and decodes
+them into one matrix. A column is a row of the matrix, and keeps all of it; that is at most
+`MATRIX_BYTES`.
+
+Knows only types of which any bytes are values.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.block_terms import VALID, VALUES
+from blztable.columns.blocks import VALIDITY, StreamLayout
+from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
+from blztable.columns.encodings.alike import decode_alike, form_of
+from blztable.columns.encodings.numbers import Narrow, Scaled
+from blztable.engine.read.bundles import OpenBundle
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.run.limits import check_memory
+from blztable.engine.run.pool import run
+from blztable.engine.run.progress import Progress
+from blztable.engine.version.versions import DAMAGED, Version
+from blztable.format.alike import LinesAlike
+from blztable.format.line import NAN_IS_NULL, ColumnParts
+
+# Fewer columns are read as fast one by one.
+LEAST_COLUMNS = 4
+# To decode fewer bytes takes less time than to wake another thread.
+SHARED_BYTES = 2 << 20
+# Each family is looked for among all lines that are left.
+MOST_FAMILIES = 4
+# The bytes of a matrix of several columns.
+MATRIX_BYTES = 2 << 20
+
+
+def read_alike(
+    parts: OpenParts,
+    lines: Sequence[int],
+    selected: Sequence[RowSpan],
+    progress: Progress | None,
+    with_nans: Container[int],
+) -> dict[int, pa.ChunkedArray]:
+    """Return those of the columns that can be read together, by line; raise as `read_columns`.
+
+    In the columns `with_nans`, nulls that are stored as NaN are NaN.
+    """
+    head = parts.flat.head
+    groups, rows = [span.group for span in selected], head.stored_rows
+    is_whole = all((span.start, span.stop) == (0, rows[span.group]) for span in selected)
+    is_bundled = bool(head.bundles) and all(head.bundles[group] for group in groups)
+    if not groups or not is_whole or not is_bundled or head.deleted or len(lines) < LEAST_COLUMNS:
+        return {}
+    try:
+        matrices = list(_matrices(parts, lines, groups, with_nans))
+        nbytes = sum(one.nbytes for one in matrices)
+        check_memory(nbytes, parts.version.store.name)
+        tasks = [partial(one.decode, progress) for one in matrices]
+        run(tasks, progress.report if progress else None, is_alone=nbytes < SHARED_BYTES)
+    except DAMAGED:
+        # The phased reader says what is wrong, and with which column.
+        return {}
+    return {line: column for one in matrices for line, column in one.columns()}
+
+
+def _matrices(
+    parts: OpenParts, lines: Sequence[int], groups: Sequence[int], with_nans: Container[int]
+) -> Iterator["_Matrix"]:
+    """Yield the columns that are decoded together."""
+    version = parts.flat
+    kinds: dict[tuple[pa.DataType, bool], list[int]] = {}
+    for line in lines:
+        type_ = version.stored_type(line)
+        # A decimal may have too many digits.
+        is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
+        if is_number and not version.shows_dictionary(line):
+            kinds.setdefault((type_, line in with_nans), []).append(line)
+    for (type_, has_nans), of_kind in kinds.items():
+        for first, at in _families(version, of_kind):
+            yield from _of_family(parts, first, at, groups, type_, has_nans)
+
+
+def _families(
+    version: Version, lines: Sequence[int]
+) -> Iterator[tuple[ColumnParts, dict[int, list[int]]]]:
+    """Yield the first of the lines that are alike, and their places in the bundles, by line."""
+    for _ in range(MOST_FAMILIES):
+        if len(lines) < LEAST_COLUMNS:
+            return
+        first, at, others = version.line_parts(lines[0]), {}, []
+        like = LinesAlike(version.text(lines[0]), len(first.k))
+        paths = version.head.columns.paths
+        for line in lines:
+            places = like.places(version.text(line), paths[line])
+            if places is None:
+                others.append(line)
+            else:
+                at[line] = places
+        if len(at) >= LEAST_COLUMNS:
+            yield first, at
+        lines = [line for line in others if line != lines[0]]
+
+
+def _of_family(
+    parts: OpenParts,
+    first: ColumnParts,
+    at: dict[int, list[int]],
+    groups: Sequence[int],
+    type_: pa.DataType,
+    has_nans: bool,
+) -> list["_Matrix"]:
+    """Return the columns of a chunk, or some of them, in a matrix each."""
+    (stream,) = layout(type_)
+    if not first.streams.keys() <= {VALID, VALUES}:
+        return []
+    numbers = np.array(list(at.values()), np.int64)
+    found = [_places(parts, first, group, numbers[:, group], stream) for group in groups]
+    kept = np.flatnonzero(np.logical_and.reduce([is_such for _, is_such in found]))
+    kept = kept[np.argsort(found[0][0].values["chunk"][kept], kind="stable")]
+    lines = np.array(list(at))[kept].tolist()
+    places = [one.of(kept) for one, _ in found]
+    claimed = () if has_nans else first.claims.get(NAN_IS_NULL, ())
+    nan_is_null = [bool(claimed and claimed[group]) for group in groups]
+    chunks = places[0].values["chunk"]
+    most = max(MATRIX_BYTES // max(sum(one.rows for one in places) * stream.typesize, 1), 1)
+    ends = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
+    cuts = [cut for low, high in pairwise(ends) for cut in range(low, high, most)]
+    return [
+        _Matrix(
+            type_,
+            stream,
+            lines[low:high],
+            [one.of(slice(low, high)) for one in places],
+            nan_is_null,
+        )
+        for low, high in pairwise([*cuts, len(chunks)])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the codes of columns are in one bundle, and how they are encoded.
+
+    Attributes
+    ----------
+    bundle
+        The bundle.
+    rows
+        Rows of a column.
+    valid, values
+        The entries of each column.
+    known
+        The encodings of these columns, with base 0; None for values that are not encoded.
+    forms
+        For each of these, the index of the first one that differs in odd values only.
+    which
+        The encoding of each column, as an index.
+    """
+
+    bundle: OpenBundle
+    rows: int
+    valid: np.ndarray
+    values: np.ndarray
+    known: Sequence[Narrow | Scaled | None]
+    forms: np.ndarray
+    which: np.ndarray
+
+    def of(self, columns: np.ndarray | slice) -> "_Places":
+        """Return the places of some of the columns."""
+        valid, values, which = self.valid[columns], self.values[columns], self.which[columns]
+        return replace(self, valid=valid, values=values, which=which)
+
+    @property
+    def has_bitmaps(self) -> bool:
+        """True if the columns have a stream of validity."""
+        return bool(self.valid["nbytes"].any())
+
+    def decode(self, out: np.ndarray) -> None:
+        """Make the values of each column, in a row of `out`."""
+        forms = self.forms[self.which]
+        for columns, contents in self._contents(self.values):
+            for form in np.unique(forms[columns]).tolist():
+                some = columns[forms[columns] == form]
+                codes = _rows_of(contents, self.values[some])
+                is_all = len(some) == len(out)
+                values = out if is_all else np.empty((len(some), self.rows), out.dtype)
+                decode_alike(self.known[form], self.values["base"][some], codes, values)
+                if not is_all:
+                    out[some] = values
+        for column, which in enumerate(self.which.tolist()):
+            encoding = self.known[which]
+            if isinstance(encoding, Scaled) and len(encoding.at):
+                out[column, encoding.at] = encoding.odd.view(out.dtype)
+
+    def decode_validity(self, out: np.ndarray) -> None:
+        """Tell of each row of each column whether it has a value."""
+        for columns, contents in self._contents(self.valid):
+            bits = _rows_of(contents, self.valid[columns])
+            out[columns] = np.unpackbits(bits, 1, self.rows, "little")
+
+    def _contents(self, entries: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the columns whose entries are in a chunk, as indices, and the chunk."""
+        chunks = entries["chunk"]
+        for chunk in np.unique(chunks).tolist():
+            yield np.flatnonzero(chunks == chunk), self.bundle.contents(chunk)
+
+
+def _places(
+    parts: OpenParts, first: ColumnParts, group: int, at: np.ndarray, stream: StreamLayout
+) -> tuple[_Places, np.ndarray]:
+    """Return the places of columns in a bundle, and for each whether it is as the line says.
+
+    `at` has the number of the first entry of each part, from 1: that of its validity.
+    """
+    bundle, facts = parts.bundle(group), first.facts[group]
+    rows, page_rows = facts.rows, facts.page_rows
+    sizes = {name: nbytes[group] for name, nbytes in first.streams.items()}
+    entries = bundle.directory.entries
+    is_such = at < len(entries)
+    second = np.where(is_such, at, 0)
+    valid, values = entries[second - 1], entries[second]
+    for entry in (valid, values):
+        is_such &= (entry["rows"] == rows) & (entry["page_rows"] == page_rows)
+    bitmap = sizes.get(VALID, 0)
+    is_such &= (valid["nbytes"] == bitmap) & (valid["encoding"] == 0)
+    is_such &= bitmap in (0, VALIDITY.nbytes(rows)) and sizes.get(VALUES) == stream.nbytes(rows)
+    numbers, which = np.unique(values["encoding"], return_inverse=True)
+    found = [bundle.encoding(number, stream, rows, page_rows) for number in numbers.tolist()]
+    known = [one if isinstance(one, Narrow | Scaled) else None for one in found]
+    is_known = [one is other for one, other in zip(found, known, strict=True)]
+    stored = [(one.stored if one else stream).nbytes(rows) for one in known]
+    is_such &= (values["nbytes"] == np.array(stored)[which]) & np.array(is_known)[which]
+    firsts: dict[object, int] = {}
+    forms = [firsts.setdefault(form_of(one), index) for index, one in enumerate(known)]
+    return _Places(bundle, rows, valid, values, known, np.array(forms), which), is_such
+
+
+def _rows_of(contents: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """Return the bytes of entries of one size, each in a row; they lie within the contents."""
+    starts, nbytes = entries["start"].astype(np.int64), int(entries["nbytes"][0])
+    steps = np.diff(starts)
+    if len(steps) and (steps == steps[0]).all():
+        shape, strides = (len(starts), nbytes), (int(steps[0]), 1)
+        return np.lib.stride_tricks.as_strided(contents[starts[0] :], shape, strides)
+    return np.stack([contents[start : start + nbytes] for start in starts.tolist()])
+
+
+class _Matrix:
+    """Columns of one type, as the rows of a matrix."""
+
+    def __init__(
+        self,
+        type_: pa.DataType,
+        stream: StreamLayout,
+        lines: Sequence[int],
+        places: Sequence[_Places],
+        nan_is_null: Sequence[bool],
+    ) -> None:
+        """Take the columns, and for each bundle their places, and whether NaN is null."""
+        self._type = type_
+        self._dtype = stream.dtype
+        self._lines = lines
+        self._places = places
+        self._nan_is_null = nan_is_null
+        self._rows = sum(one.rows for one in places)
+        self.nbytes = stream.nbytes(self._rows) * len(lines)
+        self._values: np.ndarray
+        self._bits: np.ndarray | None = None
+        self._nulls = [0] * len(lines)
+
+    def decode(self, progress: Progress | None) -> None:
+        """Decode all columns, and find the nulls."""
+        values = np.empty((len(self._lines), self._rows), self._dtype)
+        valid, low = np.ones(values.shape, np.bool_), 0
+        for places, nan_is_null in zip(self._places, self._nan_is_null, strict=True):
+            part = values[:, low : low + places.rows], valid[:, low : low + places.rows]
+            places.decode(part[0])
+            if nan_is_null:
+                np.equal(part[0], part[0], out=part[1])
+            elif places.has_bitmaps:
+                places.decode_validity(part[1])
+            low += places.rows
+        self._values = values
+        if not valid.all():
+            self._nulls = (self._rows - valid.sum(axis=1)).tolist()
+            self._bits = np.packbits(valid, axis=1, bitorder="little")
+        if progress is not None:
+            progress.add(self._rows * len(self._lines))
+
+    def columns(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
+        """Yield the columns by line."""
+        type_, rows, nulls, bitmap = self._type, self._rows, self._nulls, None
+        for row, line in enumerate(self._lines):
+            if self._bits is not None:
+                bitmap = pa.py_buffer(self._bits[row]) if nulls[row] else None
+            # A slice of a buffer could not be written.
+            buffers = [bitmap, pa.py_buffer(self._values[row])]
+            yield line, pa.chunked_array([pa.Array.from_buffers(type_, rows, buffers, nulls[row])])

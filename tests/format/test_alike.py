@@ -1,0 +1,96 @@
+"""Lines alike: a line is recognised only if it says what the decoded one says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.format.alike import LinesAlike
+from blztable.format.line import ColumnParts, FactArrays
+from blztable.format.statistics import Statistics
+from blztable.format.superchunk import PartFacts
+
+GROUPS = 2
+
+
+def line_of(path=3, at=(7, 9), rows=(2000, 50), bound=b"12345678", **changes):
+    """Return a column of two parts that lie in bundles."""
+    facts = [PartFacts(count, 2048, 100 + path, 0, 0, 0) for count in rows]
+    statistics = Statistics((0, 1), (0, 0), (bound, None), (bound, bound))
+    values = {
+        "path": (path,),
+        "k": (0, 0),
+        "facts": FactArrays.of(facts),
+        "streams": {"values": tuple(8 * count for count in rows)},
+        "known": statistics.to_json(),
+        "at": at,
+    }
+    return ColumnParts(**{**values, **changes})
+
+
+LIKE = LinesAlike(line_of().encode(), GROUPS)
+
+
+@given(
+    st.integers(1, 10**18 - 1),
+    st.lists(st.integers(1, 10**18 - 1), min_size=GROUPS, max_size=GROUPS),
+    st.binary(max_size=8),
+)
+def test_lines_that_differ_in_places_and_statistics_are_alike(path, at, bound):
+    line = line_of(path, tuple(at), bound=bound)
+    assert LIKE.places(line.encode(), (path,)) == at
+    decoded = ColumnParts.decode(line.encode(), (path,), GROUPS)
+    assert list(decoded.at) == at
+    assert decoded.facts.rows == line_of().facts.rows
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        line_of(rows=(2000, 51)),
+        line_of(streams={"valid": (250, 7), "values": (16000, 400)}),
+        line_of(claims={"nan_is_null": (1, 0)}),
+        line_of(at=(7, 0), k=(0, 4)),
+        line_of(at=(), k=(3, 4)),
+    ],
+)
+def test_a_line_that_says_something_else_is_not_alike(other):
+    assert LIKE.places(other.encode(), other.path) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "by"),
+    [
+        (b'"at":[7,9]', b'"at":[7]'),
+        (b'"at":[7,9]', b'"at":[7,9,1]'),
+        (b'"at":[7,9]', b'"at":[07,9]'),
+        (b'"at":[7,9]', b'"at":[7, 9]'),
+        (b'"at":[7,9]', b'"at":[0,9]'),
+        (b'"at":[7,9]', b'"at":[7,1000000000000000000]'),
+        (b'"nulls":[0,1]', b'"nulls":[0,[]]'),
+        (b'"nulls":[0,1]', b'"nulls":[0,-1]'),
+        (b'"min":["MTIzNDU2Nzg=",null]', b'"min":["\\u0022",null]'),
+        (b'"path":3', b'"path":[3]'),
+        (b"}", b"} "),
+    ],
+)
+def test_other_spellings_are_decoded_and_not_compared(change, by):
+    line = line_of().encode()
+    assert change in line
+    assert LIKE.places(line.replace(change, by), (3,)) is None
+
+
+def test_a_line_of_another_path_is_not_alike():
+    assert LIKE.places(line_of(4).encode(), (3,)) is None
+    assert LIKE.places(line_of(4).encode(), (3, 4)) is None
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        line_of(at=(), k=(1, 2)).encode(),
+        line_of().encode().replace(b'"known":', b'"\\u006b":') + b" \\",
+        line_of().encode().replace(b'"streams":{', b'"streams":{"at":[7,9],'),
+    ],
+)
+def test_a_line_without_places_or_with_texts_that_may_be_keys_has_none_like_it(like):
+    assert LinesAlike(like, GROUPS).places(like, (3,)) is None
