@@ -9,7 +9,7 @@ A budget in bytes needs the sizes of the files that older versions name; they ar
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -113,9 +113,7 @@ def retire(newest: Version, *, is_durable: bool) -> None:
     except (*DAMAGED, KeyNotFound):
         return  # A damaged manifest may name any file, so no file can be removed.
     files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
-    columns = kept.columns() if freed else set()
-    emptied = [layout.column(path) for path in freed if path not in columns]
-    remove_files(store, [*files, *emptied], is_durable=is_durable)
+    remove_files(store, [*files, *_emptied(store, freed, kept)], is_durable=is_durable)
     _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
 
 
@@ -290,9 +288,29 @@ class _Kept:
         return {*paths, layout.SHARED}
 
 
+def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[str]:
+    """Return the directories of the columns that no kept version has, given the freed files."""
+    if not freed:
+        return []
+    columns = kept.columns()
+    gone = {path: numbers for path, numbers in freed.items() if path not in columns}
+    # Of columns in bundles, only the first and the last that were made together have a directory.
+    names = store.list_names(layout.DATA) if not all(gone.values()) else []
+    present = {f"{layout.DATA}/{name}" for name in names}
+    return [
+        layout.column(path)
+        for path, numbers in gone.items()
+        if numbers or layout.column(path) in present
+    ]
+
+
 def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
-    """Return the files that only the versions in `free` name."""
+    """Return the files that only the versions in `free` name, by column.
+
+    Columns that the next kept version lacks are among them, also those without files.
+    """
     freed: dict[Path, set[int]] = {}
+    lacking: set[Path] = set()
     following = {number: kept.after(number) for number in free}
     for number, after in following.items():
         try:
@@ -300,6 +318,7 @@ def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int
             named = files_named(version, _changed(version, after))
         except (*DAMAGED, KeyNotFound):
             continue  # Vacuum removes the files of a damaged version.
+        lacking.update(set(version.head.columns.paths).difference(after.head.columns.paths))
         for path, numbers in named.items():
             freed.setdefault(path, set()).update(numbers)
     # Usually the next kept versions name all of these files.
@@ -307,7 +326,7 @@ def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int
     if any(freed.values()):
         # A restored version names files that the version before it did not.
         _spare(freed, kept.all())
-    return {path: numbers for path, numbers in freed.items() if numbers}
+    return {path: numbers for path, numbers in freed.items() if numbers or path in lacking}
 
 
 def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.engine.change import rows
 from blztable.engine.version import retention, versions
 from blztable.engine.version.commit import Commit, Plan
@@ -465,3 +466,32 @@ def test_a_slow_run_of_appends_removes_expired_versions_at_once(store, monkeypat
         append(store, number)
         assert versions.numbers(store) == [number - 2, number - 1, number]
     assert_whole(store)
+
+
+@pytest.mark.usefixtures("bundled")
+class TestOfBundles:
+    """Columns whose parts all lie in bundles have directories without files."""
+
+    def directories(self, store):
+        return {key for key in tree(store) if key.startswith("data/col")}
+
+    def test_a_table_that_is_written_again_and_again_keeps_no_directories_of_columns(self, store):
+        for number in range(1, 31):
+            commit(store, number)
+        kept = [path for number in versions.numbers(store) for path in self.paths(store, number)]
+        assert self.directories(store) <= set(kept)
+        assert len(self.directories(store)) <= 2 * retention.KEEP_VERSIONS
+
+    def test_a_column_that_was_dropped_leaves_no_directory(self, store):
+        write(store, pa.table({"n": [1], "a": [1], "b": [2]}), durability="process")
+        before = self.directories(store)
+        with blz.open(store, "a", durability="process") as table:
+            table.drop_columns(["b"])
+        for number in range(12):
+            touch(store, number=number)
+        assert len(self.directories(store)) == len(before) - 1
+
+    def paths(self, store, number):
+        version, pinned = versions.pin(store, number)
+        with pinned:
+            return {layout.column(path) for path in version.head.columns.paths}
