@@ -168,7 +168,7 @@ class Head:
         has = {
             BUNDLES: bool(self.bundles),
             DELETIONS: bool(self.deleted),
-            NESTED: any(len(path) > 1 for path in self.columns.paths),
+            NESTED: max(map(len, self.columns.paths), default=1) > 1,
             TAGS: bool(self.tags),
             **{name: name in self.claims for name in CLAIMS},
         }

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import is_binary, is_text, without_view
+from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
@@ -204,7 +205,9 @@ class Snapshot:
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
-        return pa.schema(map(shown.without_ours, fields), metadata or None)
+        if FIELD_KEY in head.schema:
+            fields = list(map(shown.without_ours, fields))
+        return pa.schema(fields, metadata or None)
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""

@@ -37,11 +37,13 @@ class ColumnTree:
         cls, schema: pa.Schema, paths: Sequence[Path], views: tuple[Sequence[int], ...] = ()
     ) -> "ColumnTree":
         """Match fields with paths of nodes; raise CorruptError unless each field has its nodes."""
+        # A table may have very many columns but few types.
+        is_flat = sum(map(len, paths)) == len(paths) and not any(map(is_nested, {*schema.types}))
+        if is_flat and len(paths) == len(schema):
+            return cls(range(len(paths) + 1), views)
         roots = [line for line, path in enumerate(paths) if len(path) == 1]
         if len(roots) != len(schema) or roots[:1] not in ([], [0]):
             raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
-        if len(paths) == len(roots) and not any(is_nested(type_) for type_ in schema.types):
-            return cls(range(len(roots) + 1), views)
         starts = [*roots, len(paths)]
         for field, first, stop in zip(schema, roots, starts[1:], strict=True):
             root = Node.of(field.type)
