@@ -40,14 +40,14 @@ def encode(
     array: pa.Array, mask: np.ndarray | None, page_rows: int | None
 ) -> tuple[int, tuple[Stream, ...]]:
     """Return the number of rows of a page, and the streams of item ends and bytes."""
-    array, offsets, values = sound_items(array, mask)
+    array, offsets, lengths, values = sound_items(array, mask)
     if array.type.id in TEXT and not _is_ascii(values):
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as error:
             raise SchemaError(f"the text is not UTF-8: {error}") from None
     ends = offsets[1:] - offsets[0] if offsets[0] else offsets[1:]
-    page_rows = page_rows or page_rows_of(np.diff(offsets))
+    page_rows = page_rows or page_rows_of(lengths)
     of_ends, of_values = layout(array.type)
     pages = page_bytes(ends, page_rows)
     items = Stream(of_values, values, pages, ends=ends)
@@ -56,8 +56,8 @@ def encode(
 
 def sound_items(
     array: pa.Array, mask: np.ndarray | None
-) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Return the array with empty items as nulls, its offsets, and the bytes of its items.
+) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the array with empty items as nulls; its offsets, and lengths and bytes of its items.
 
     Raise SchemaError if the offsets lead out of the bytes.
     """
@@ -71,7 +71,7 @@ def sound_items(
     values = bytes_of(array.buffers()[2])[first:last]
     if first < 0 or len(values) != last - first or (len(lengths) and lengths.min() < 0):
         raise SchemaError("the offsets of an Arrow array do not ascend within its data")
-    return array, offsets, values
+    return array, offsets, lengths, values
 
 
 def page_rows_of(lengths: np.ndarray) -> int:

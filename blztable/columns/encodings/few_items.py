@@ -65,9 +65,10 @@ def encode_few_items(
         return None
     mask = mask_of(array)
     # The items of null rows are not encoded, whatever bytes they have.
-    _, offsets, data = text.sound_items(array, mask)
+    _, offsets, lengths, data = text.sound_items(array, mask)
+    short = None if mask is not None else _of_short_items(array.type, lengths, data)
     for rows in tried:
-        found = rows.dictionary_encode()
+        found = rows.dictionary_encode() if short is None else short
         items = found.dictionary.cast(pa.large_binary())
         if len(items) > min(MOST_ITEMS, len(array) // ROWS_PER_ITEM) or not _has_room(items):
             return None
@@ -78,7 +79,7 @@ def encode_few_items(
             found.dictionary.validate(full=True)
         except pa.ArrowInvalid as error:
             raise SchemaError(f"the text is not UTF-8: {error}") from None
-    page_rows = page_rows or text.page_rows_of(np.diff(offsets))
+    page_rows = page_rows or text.page_rows_of(lengths)
     codes = _codes(found)
     if mask is not None:
         # A null row is an empty item.
@@ -110,6 +111,26 @@ def _to_try(array: pa.Array) -> tuple[pa.Array, ...]:
     except pa.ArrowInvalid:
         return ()
     return to_try(array, MOST_ITEMS)
+
+
+def _of_short_items(
+    type_: pa.DataType, lengths: np.ndarray, data: np.ndarray
+) -> pa.DictionaryArray | None:
+    """Return items of one or of two bytes each as a dictionary array, far faster than Arrow does.
+
+    Return None for items of other lengths.
+    """
+    width = int(lengths[0])
+    if width not in (1, 2) or int(lengths.min()) != int(lengths.max()):
+        return None
+    numbers = data.view(f"<u{width}")
+    present = np.flatnonzero(np.bincount(numbers, minlength=256**width))
+    codes = np.zeros(256**width, np.int32)
+    codes[present] = np.arange(len(present))
+    ends = np.arange(len(present) + 1, dtype="<i4") * np.int32(width)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(present.astype(numbers.dtype))]
+    items = pa.Array.from_buffers(pa.binary(), len(present), buffers)
+    return pa.DictionaryArray.from_arrays(codes[numbers], items.view(pa.string()).cast(type_))
 
 
 def _is_worth(items: pa.Array, rows: int, data: np.ndarray, worth: Worth) -> bool:

@@ -122,7 +122,9 @@ def block_and_plain(array, page_rows=None):
 
 @given(
     st.sampled_from(TYPES),
-    st.lists(st.sampled_from(["a", "", "ää", "long", None]), min_size=48, max_size=200),
+    st.sampled_from([["a", "", "ää", "long", None], ["x", "b", "z"], ["ä", "cd", "ab", "ö"], ["a"]])
+    .map(st.sampled_from)
+    .flatmap(lambda item: st.lists(item, min_size=48, max_size=200)),
     st.integers(0, 7),
     st.sampled_from([8, 64]),
 )
