@@ -12,6 +12,7 @@ import pyarrow as pa
 from blztable.arrow.memory import view
 from blztable.columns.blocks import Encoding
 from blztable.columns.encodings.dictionary import Dictionary
+from blztable.columns.encodings.numbers import Delta
 from blztable.columns.sinks import Ranges, Sink
 from blztable.errors import CorruptError
 
@@ -136,6 +137,41 @@ class Codes(Sink):
         out = np.empty(len(self._rows) * self._width, np.uint8)
         self._encoding.pick(self._rows, self._codes, out)
         return out
+
+
+class Sums(Sink):
+    """A sink that picks rows of values that are sums, of which it adds up no more than needed."""
+
+    def __init__(self, rows: np.ndarray, encoding: Delta) -> None:
+        """Pick these rows."""
+        self._rows = rows
+        self._encoding = encoding
+        self._code = encoding.stored.nbytes(1)
+        self._values = np.empty(len(rows), f"<u{encoding.width}")
+
+    def needed(self, begin: int, stop: int) -> Ranges:
+        """Return the codes of each page up to its last row; a chunk has whole pages."""
+        code, unit = self._code, self._encoding.page_rows
+        first, last = np.searchsorted(self._rows, [begin // code, stop // code])
+        rows = self._rows[first:last]
+        is_last = np.append(rows[1:] // unit != rows[:-1] // unit, True)[: len(rows)]
+        stops = rows[is_last] + 1
+        return (stops - 1) // unit * unit * code - begin, stops * code - begin
+
+    def take(self, begin: int, data: np.ndarray) -> None:
+        """Pick the rows of each page that is in these bytes."""
+        encoding, unit = self._encoding, self._encoding.page_rows
+        codes, start = data.view(encoding.stored.dtype), begin // self._code
+        for low in range(0, len(codes), unit):
+            first, last = np.searchsorted(self._rows, [start + low, start + low + unit])
+            if first < last:
+                page, rows = (start + low) // unit, self._rows[first:last] - (start + low)
+                found = encoding.pick_of_page(page, rows, codes[low : low + unit])
+                self._values[first:last] = found
+
+    def encode(self) -> np.ndarray:
+        """Return the values of the picked rows as the bytes of a stream."""
+        return self._values.view(np.uint8)
 
 
 class Ends(Sink):

@@ -129,8 +129,13 @@ def with_nullable(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def without_ours(field: pa.Field) -> pa.Field:
-    """Return the field without the metadata that we added to it."""
+def without_ours(version: Version, fields: Sequence[pa.Field]) -> Iterable[pa.Field]:
+    """Return fields of a version without the metadata that we added to some of them."""
+    # A wide table made from Arrow has none.
+    return map(_without_ours, fields) if FIELD_KEY in version.head.schema else fields
+
+
+def _without_ours(field: pa.Field) -> pa.Field:
     metadata = dict(field.metadata or {})
     if metadata.pop(FIELD_KEY, None) is None:
         return field

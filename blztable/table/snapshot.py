@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import is_binary, is_text, without_view
-from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
@@ -205,9 +204,7 @@ class Snapshot:
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
-        if FIELD_KEY in head.schema:
-            fields = list(map(shown.without_ours, fields))
-        return pa.schema(fields, metadata or None)
+        return pa.schema(shown.without_ours(self.version, fields), metadata or None)
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""

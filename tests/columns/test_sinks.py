@@ -12,7 +12,7 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.encodings.items import Lengths
 from blztable.columns.encodings.numbers import Delta, Scaled, codes_layout
-from blztable.columns.picks import Bits, Bytes, Ends, Words
+from blztable.columns.picks import Bits, Bytes, Ends, Sums, Words
 from blztable.columns.sinks import Decoding, DecodingNulls, Memory
 from blztable.errors import CorruptError
 
@@ -106,6 +106,21 @@ def test_rows_that_need_their_page_are_picked_from_codes_of_their_pages(rows, gi
     sink = Decoding(encoding, 8, Words(rows, 8, out.view(np.uint8)))
     give(data, codes, sink, unit=encoding.page_rows)
     assert out.tolist() == values[rows].tolist()
+
+
+@given(rows_of_it, distances(), st.sampled_from([1, 2, 4, 8]), st.integers(0, 1 << 64), st.data())
+def test_rows_of_sums_need_the_codes_before_them_alone(rows, given_, width, far, data):
+    values, encoding, codes = given_
+    # Sums wrap in values of any width.
+    by = np.array([far & (1 << 64) - 1], "<u8").view("<i8")
+    encoding = replace(encoding, width=width, firsts=encoding.firsts + by)
+    sink = Sums(rows, encoding)
+    give(data, codes, sink, unit=encoding.page_rows)
+    expected = (values + by).astype(f"<u{width}")[rows]
+    assert sink.encode().view(f"<u{width}").tolist() == expected.tolist()
+    page, last = encoding.page_rows, rows[-1] % encoding.page_rows
+    starts, stops = sink.needed(rows[-1] - last, min(rows[-1] - last + page, ROWS))
+    assert (starts.tolist(), stops.tolist()) == ([0], [last + 1])
 
 
 @given(rows_of_it, items(), st.sampled_from([4, 8]), st.data())

@@ -262,6 +262,28 @@ class Delta(Encoding):
             part[0] = _wrapped(int(self.firsts[(row + start) // self.page_rows]), part.dtype)
             np.cumsum(part, out=part)
 
+    def pick_of_page(self, page: int, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the values of single rows of a page, in less than half of the time of all rows.
+
+        Parameters
+        ----------
+        page
+            The number of the page.
+        rows
+            The rows as indices within the page; they ascend, and each is there once.
+        codes
+            The codes of the page, at least up to the last of the rows.
+        """
+        values = np.full(len(rows), self.firsts[page], "<i8").view("<u8")
+        # The code of the first row is not used, so its value is known.
+        behind = rows[np.searchsorted(rows, 1) :]
+        if len(behind):
+            starts = np.append(1, behind[:-1] + 1)
+            sums = np.add.reduceat(codes[: behind[-1] + 1], starts, dtype="<u8")
+            steps = behind.astype("<u8") * self.least.view("<u8")
+            values[len(rows) - len(behind) :] += np.cumsum(sums) + steps
+        return values.astype(f"<u{self.width}")
+
 
 def _steps(row: int, codes: np.ndarray, encoding: Narrow | Scaled) -> list[tuple[int, int, int]]:
     """Return (start, stop, base) of steps of codes that have one base."""

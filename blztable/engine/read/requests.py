@@ -16,8 +16,8 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.codecs.lists import ROWS
 from blztable.columns.encodings.dictionary import Dictionary
-from blztable.columns.encodings.numbers import Scaled
-from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Words
+from blztable.columns.encodings.numbers import Delta, Scaled
+from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Sums, Words
 from blztable.columns.sinks import DecodingNulls, Items, Memory, Shifted, Sink
 from blztable.engine.read.chunks import ByteRequest, Run, runs
 from blztable.engine.read.parts import Part
@@ -159,9 +159,11 @@ class PickedRows(PartRows):
                 self._picked.append((place, target, None))
                 place.encoding.pick(self._rows, target.buffer, target.buffer)
                 continue
-            aside: Bits | Codes | None = None
+            aside: Bits | Codes | Sums | None = None
             if place.layout.bits == 1:
                 aside = Bits(self._rows)
+            elif isinstance(place.encoding, Delta):
+                aside = Sums(self._rows, place.encoding)
             elif place.encoding is not None and not place.encoding.needs_pages:
                 aside = Codes(self._rows, place.encoding, place.layout.nbytes(1))
             self._picked.append((place, target, aside.encode if aside else None))
