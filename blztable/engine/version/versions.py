@@ -50,8 +50,8 @@ class Version:
     # The flat version, once it is made.
     _flat: list["Version"] = field(default_factory=list, init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
-    # Lines that are not decoded yet, because they were read together with an earlier line, or
-    # because this process has just published them.
+    # Lines as bytes: those that were read, also together with an earlier one, and those that this
+    # process has just published. They are compared, and take few bytes beside decoded ones.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
     # Types in the files, by index, of the columns that `schema` shows as dictionaries.
     _stored_types: Mapping[int, pa.DataType] = field(default_factory=dict, repr=False, kw_only=True)
@@ -146,8 +146,8 @@ class Version:
         return parts
 
     def text(self, line: int) -> bytes:
-        """Return the bytes of a line, after comparing its sha256; they are kept."""
-        data = self._read_ahead[line] = self._line(line)
+        """Return the bytes of a line, after comparing its sha256."""
+        data = self._line(line)
         self._check(data, line)
         return data
 
@@ -179,7 +179,7 @@ class Version:
 
     def _line(self, index: int) -> bytes:
         """Return the bytes of a column's line without its line feed; read the next lines too."""
-        line = self._read_ahead.pop(index, None)
+        line = self._read_ahead.get(index)
         if line is not None:
             return line
         columns = self.head.columns
@@ -188,8 +188,9 @@ class Version:
         if data[length : length + 1] != b"\n":
             raise CorruptError(f"{self._context}: the line of column {index} is truncated")
         lines = data[length + 1 :].split(b"\n")[:-1]
+        self._read_ahead[index] = data[:length]
         for ahead, line in zip(range(index + 1, len(columns.lengths)), lines, strict=False):
-            if len(line) == columns.lengths[ahead] and ahead not in self._lines:
+            if len(line) == columns.lengths[ahead]:
                 self._read_ahead[ahead] = line
         return data[:length]
 

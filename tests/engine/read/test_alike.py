@@ -120,3 +120,23 @@ def test_the_bundle_of_a_damaged_chunk_is_named():
         blz.CorruptError, match=rf"{key}, column 'c0', stream 'values', chunk \d+: crc32"
     ):
         blz.read_table(store)
+
+
+def test_each_line_is_read_once_for_all_reads_of_a_handle(monkeypatch):
+    rng = np.random.default_rng(4)
+    table = pa.table({f"c{n}": rng.integers(0, 9, 50) for n in range(300)})
+    store, starts = MemoryStore(), []
+    blz.to_blz(table, store)
+
+    def note(self, key, start=0, *args, get=MemoryStore.get):
+        if "manifest" in key:
+            starts.append(start)
+        return get(self, key, start, *args)
+
+    with blz.open(store) as handle:
+        monkeypatch.setattr(MemoryStore, "get", note)
+        assert handle.to_arrow() == table
+        assert starts == sorted(set(starts)) != []
+        starts.clear()
+        assert handle.to_arrow() == table
+        assert not starts
