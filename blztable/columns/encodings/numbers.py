@@ -9,6 +9,7 @@ Knows numpy's numbers, and of Arrow types only how wide they are.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ NAN = int(np.array(np.nan, "<f8").view("<u8"))
 MOST_ODD = 4096
 
 
+@lru_cache(16)
 def codes_layout(name: str, width: int) -> StreamLayout:
     """Return the form of a stream of codes of 1, 2 or 4 bytes.
 

@@ -27,6 +27,7 @@ from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
 from blztable.columns.encodings.alike import decode_alike, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
+from blztable.columns.encodings.parse import Owner
 from blztable.engine.read.bundles import OpenBundle
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -238,7 +239,8 @@ def _places(
     is_such &= (valid["nbytes"] == bitmap) & (valid["encoding"] == 0)
     is_such &= bitmap in (0, VALIDITY.nbytes(rows)) and sizes.get(VALUES) == stream.nbytes(rows)
     numbers, which = np.unique(values["encoding"], return_inverse=True)
-    found = [bundle.encoding(number, stream, rows, page_rows) for number in numbers.tolist()]
+    owner = Owner(stream, rows, page_rows)
+    found = [bundle.encoding(number, owner) for number in numbers.tolist()]
     known = [one if isinstance(one, Narrow | Scaled) else None for one in found]
     is_known = [one is other for one, other in zip(found, known, strict=True)]
     stored = [(one.stored if one else stream).nbytes(rows) for one in known]

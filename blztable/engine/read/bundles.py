@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.block_terms import VALID, VALUES
-from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.blocks import Encoding
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.encodings.words import words_to_json
 from blztable.columns.types import layout_of
@@ -29,6 +29,8 @@ from blztable.format.superchunk import PartFacts, Superchunk
 SMALL_BUNDLE = 256 << 10
 # Kinds whose base is in the entry.
 _BASED = ("narrow", "scaled")
+
+_ZERO = words_to_json(np.zeros(1, "<i8"))
 
 # An entry as Python numbers: chunk, start, nbytes, encoding, rows, page_rows, base.
 _Entry = tuple[int, int, int, int, int, int, int]
@@ -87,14 +89,12 @@ class OpenBundle:
             root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
         return _rebased(root, base) if base else root, slots
 
-    def encoding(
-        self, number: int, stream: StreamLayout, rows: int, page_rows: int
-    ) -> Encoding | None:
+    def encoding(self, number: int, owner: Owner) -> Encoding | None:
         """Return an encoding of numbers by its number, with base 0; None for 0."""
         if not number:
             return None
         described = self._described(number, 0)
-        encoding = parse(described, Owner(stream, rows, page_rows), _dtype_of(described))
+        encoding = parse(described, owner, _dtype_of(described))
         if described["typesize"] != encoding.stored.typesize:
             raise CorruptError(f"encoding {number} of a bundle has another typesize")
         return encoding
@@ -107,7 +107,7 @@ class OpenBundle:
         """Return an encoding as the metadata of a file of its own would describe it."""
         described = self.directory.encoding(number)
         if described.get("kind") in _BASED:
-            described["bases"] = words_to_json(np.array([base]))
+            described["bases"] = words_to_json(np.array([base])) if base else _ZERO
         return described
 
     def _block(self, type_: pa.DataType, entries: Iterator[_Entry]) -> BlockInfo:
