@@ -6,7 +6,7 @@ import functools
 import json
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import blztable as blz
 from blztable.arrow.types import is_binary, is_text
 from blztable.engine.change import rows as row_changes
 from blztable.engine.query import codes
+from blztable.engine.read import alike
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
 from blztable.format.statistics import Statistics
@@ -504,11 +505,33 @@ def outcome(read: Callable[[], None]) -> str:
 
 
 def whole(store: MemoryStore) -> None:
-    table = blz.read_table(store)
+    """Read everything: numbers in bundles together, as most reads do, and one by one."""
+    try:
+        table = blz.read_table(store)
+    except blz.BlzError:
+        for least in (1, 1 << 30):
+            with reading_together(least), contextlib.suppress(blz.BlzError):
+                blz.read_table(store)
+                raise AssertionError(
+                    "refused or not, as columns are read together or not"
+                ) from None
+        raise
     sound(table)
     if table.num_rows <= SMALL_ROWS:
-        again = blz.read_table(store)
-        assert again.equals(table) or same_table(again, table), "read twice, it differs"
+        for least in (1, 1 << 30):
+            with reading_together(least):
+                again = blz.read_table(store)
+            assert again.equals(table) or same_table(again, table), "read twice, it differs"
+
+
+@contextlib.contextmanager
+def reading_together(least: int) -> Iterator[None]:
+    """Read so many columns of numbers in bundles together, or more, and fewer one by one."""
+    usual, alike.LEAST_COLUMNS = alike.LEAST_COLUMNS, least
+    try:
+        yield
+    finally:
+        alike.LEAST_COLUMNS = usual
 
 
 def pandas(random: Random, store: MemoryStore) -> None:
