@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "storage": {"closing", "errors", "interrupts", "strict_json"},
     "arrays": {
         *("block_terms", "closing", "errors", "interrupts", "metalayers"),
-        *("format", "report", "storage"),
+        *("format", "report", "storage", "engine/run"),
     },
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
