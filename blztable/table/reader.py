@@ -32,7 +32,8 @@ from blztable.table.datasets.dataset import BlzDataset, Salvaging
 from blztable.table.datasets.ranges import RowRange, row_groups
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40

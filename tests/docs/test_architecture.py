@@ -65,7 +65,7 @@ MAY_IMPORT = {
     # Nothing below the face imports it.
     "compat": {
         *("arrays", "arrow", "errors", "report", "format", "storage", "convert", "engine"),
-        "table",
+        *("columns", "table"),
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},

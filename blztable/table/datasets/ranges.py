@@ -13,7 +13,8 @@ import pyarrow as pa
 from blztable.engine.version.versions import Version
 from blztable.report import RowGroup
 from blztable.table.indices import row_numbers
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 # Rows of a fragment: a few row groups, so that all processors decode one.
 FRAGMENT_ROWS = 1 << 20
@@ -27,7 +28,7 @@ def row_groups(version: Version, positions: Sequence[int]) -> list[RowGroup]:
         # The head has these sums: no line of the manifest is read.
         nbytes = [sum(map(version.nbytes, positions))]
         cbytes = [sum(map(version.cbytes, positions))]
-    for line in [] if len(groups) == 1 else _lines(version, positions):
+    for line in _lines(version, positions) if len(groups) > 1 else []:
         parts = version.flat.column(line)
         for group in range(len(groups)):
             nbytes[group] += sum(sizes[group] for sizes in parts.streams.values())
