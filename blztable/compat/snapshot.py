@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.statistics.extremes import extreme_of_all
 from blztable.compat.arrays import OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array
@@ -122,7 +123,9 @@ class OldSnapshot(Snapshot):
             return sum(array.null_count for array in self._arrays(position))
 
     def extreme(self, position: int, *, is_least: bool) -> pa.Scalar:
-        """Return the least or the greatest value of a flat column; all of them are read."""
+        """Return the least or the greatest value of a column; all values are read."""
+        if is_nested(self.version.schema.field(position).type):
+            return pa.scalar(None)
         with self._guarded():
             return extreme_of_all(self._arrays(position), is_least=is_least)
 

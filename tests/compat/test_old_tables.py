@@ -341,6 +341,20 @@ def test_columns_are_described_by_reading_them(path, tmp_path):
             assert (old[name].min(), old[name].max()) == (new[name].min(), new[name].max())
 
 
+# Found by the fuzzer: Arrow has no order of lists.
+def test_values_without_an_order_have_no_extremes(tmp_path):
+    columns = {
+        "two": np.arange(60).reshape(30, 2),
+        "three": np.arange(180).reshape(30, 2, 3),
+        "s": np.zeros(30, "i4,f8"),
+    }
+    write_table(tmp_path / "old", columns, 9, default=None)
+    blz.convert(tmp_path / "old", tmp_path / "new")
+    with blz.open(tmp_path / "old") as old, blz.open(tmp_path / "new") as new:
+        pd.testing.assert_frame_equal(old.describe(), new.describe())
+        assert old["three"].min() is old["two"].max() is None
+
+
 def test_a_table_without_rows_is_described(tmp_path):
     write_table(tmp_path / "old", {"a": np.array([], "i4"), "b": np.array([], "M8[ns]")}, 9)
     with blz.open(tmp_path / "old") as old:
