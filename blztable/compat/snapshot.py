@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.statistics.extremes import extreme_of_all
 from blztable.compat.arrays import OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array
@@ -123,9 +122,7 @@ class OldSnapshot(Snapshot):
             return sum(array.null_count for array in self._arrays(position))
 
     def extreme(self, position: int, *, is_least: bool) -> pa.Scalar:
-        """Return the least or the greatest value of a column; all values are read."""
-        if is_nested(self.version.schema.field(position).type):
-            return pa.scalar(None)
+        """Return the least or the greatest value of a flat column; all values are read."""
         with self._guarded():
             return extreme_of_all(self._arrays(position), is_least=is_least)
 
@@ -169,8 +166,6 @@ class OldSnapshot(Snapshot):
         self.check_open()
         problems, chunks = [], 0
         for position in positions:
-            name = self._name(position)
-
             found = list[tuple[BlzError, int, int]]()
             try:
                 size = self._values(position).chunk_rows
@@ -185,7 +180,7 @@ class OldSnapshot(Snapshot):
                 except _DAMAGE as error:
                     found.append((error, start, stop))
             problems += [
-                Problem(str(error), name, position, None, start, stop, "", False)
+                Problem(str(error), self._name(position), position, None, start, stop, "", False)
                 for error, start, stop in found
             ]
         names = tuple(map(self._name, positions))
@@ -311,7 +306,8 @@ class OldSnapshot(Snapshot):
     def _arrow(self, position: int, values: np.ndarray) -> pa.Array:
         array = arrow_array(values, f"{self.name}, column {self._name(position)!r}")
         array = array.storage if isinstance(array, pa.ExtensionArray) else array
-        return narrowed(array, self._views, position - len(self.files.columns), self.version.schema)
+        number, type_ = position - len(self.files.columns), self.version.stored_type(position)
+        return narrowed(array, self._views, number, self.version.schema, type_)
 
     def _root(self, position: int) -> int:
         return root_of(self._views, position, len(self.files.columns))

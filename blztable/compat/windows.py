@@ -46,16 +46,22 @@ def root_of(views: Sequence[FieldView], position: int, count: int) -> int:
 
 
 def narrowed(
-    array: pa.Array, views: Sequence[FieldView], number: int, schema: pa.Schema
+    array: pa.Array,
+    views: Sequence[FieldView],
+    number: int,
+    schema: pa.Schema,
+    type_: pa.DataType,
 ) -> pa.Array:
     """Return what a view shows of the array of a stored column; all of it if there is no view.
 
-    The schema has the columns that are stored, and then those of the views.
+    The schema has the columns that are stored, and then those of the views, of which this one is
+    stored as `type_`.
     """
     if number < 0:
         return array
     view, count = views[number], len(schema) - len(views)
-    array = narrowed(array, views, view.index - count, schema)
+    whole = schema.field(view.index).type
+    array = narrowed(array, views, view.index - count, schema, whole)
     for field in view.paths[0] if view.name else ():
         array = array.field(field)
-    return array.cast(schema.field(count + number).type)
+    return array.cast(type_)

@@ -444,7 +444,7 @@ class Column:
     def _extreme(self, *, is_least: bool) -> Any:
         snapshot = self._snapshot
         snapshot.check_open()
-        if is_nested(self.type):
+        if is_nested(snapshot.version.schema.field(self._index).type):
             return None
         found = snapshot.extreme(self._index, is_least=is_least)
         try:
