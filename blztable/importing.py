@@ -100,10 +100,18 @@ def convert(
             with made.transaction() as tx:
                 for name, value in table.defaults.items():
                     if name in made.column_names:
-                        tx.alter_column(name, default=value)
+                        types = (one.schema.field(name).type for one in (table, made))
+                        tx.alter_column(name, default=_of_fields(value, *types))
                 for name, content in table.vlmeta.items():
                     tx.vlmeta[name] = content
     return rows
+
+
+def _of_fields(value: Any, type_: pa.DataType, narrowed: pa.DataType) -> Any:
+    """Return a default value with those fields of its struct alone that were converted."""
+    if type_ == narrowed:
+        return value
+    return pa.array([value], type_).cast(narrowed)[0]
 
 
 def _with_total(

@@ -596,6 +596,34 @@ class VersionDiff:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a table, as `CTable.row_groups` lists it.
+
+    Attributes
+    ----------
+    start, stop : int
+        The first row, and the row after the last one.
+    nbytes : int
+        Uncompressed bytes of the columns, also of rows that are deleted.
+    cbytes : int
+        Bytes on disk of the columns.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": range(25_000)}, "t.blz", row_group_rows=10_000)
+    >>> with blz.open("t.blz") as t:
+    ...     [(one.start, one.stop, one.nbytes) for one in t.row_groups]
+    [(0, 10000, 80000), (10000, 20000, 80000), (20000, 25000, 40000)]
+    """
+
+    start: int
+    stop: int
+    nbytes: int
+    cbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskUsage:
     """Result of `CTable.disk_usage`: the bytes on disk, by what they are for.
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from blztable.arrays.encoding import encode_chunk, encode_item, in_slot, truncated
+from blztable.arrays.files.chunks import Chunks
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.header import ARRAY_HEADER
 from blztable.arrays.files.info import ArrayInfo
 from blztable.arrays.files.own import Own
+from blztable.arrays.reading import check_memory
 from blztable.errors import LimitError
 from blztable.format import jsontext
 from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
@@ -133,6 +135,41 @@ def replaced(own: Own, values: Mapping[int, np.ndarray]) -> tuple[Own, list[Writ
         digests[number] = own.front.checksum.digest(chunk)
         writes.append((start, chunk + digests[number]))
     return replace(own, digests=digests, end=end), writes
+
+
+def exchanged(own: Own, chunks: Chunks, items: Mapping[int, object]) -> tuple[Own, list[Write]]:
+    """Return the array with other items of any length.
+
+    A chunk keeps its place if the item fits there. If one does not, those behind it move.
+    """
+    info = own.front.info
+    digest = own.front.checksum.digest
+    digests = list(own.digests)
+    writes: list[Write] = []
+    fixed = len(own.offsets)
+    for number in sorted(items):
+        plain = encode_item(replace(info, reserve=0), items[number])
+        chunk = in_slot(plain, chunks.lengths[number])
+        if chunk is None:
+            fixed = number
+            break
+        digests[number] = digest(chunk)
+        writes.append((own.offsets[number], chunk + digests[number]))
+    if fixed == len(own.offsets):
+        return replace(own, digests=digests), writes
+    end = own.offsets[fixed]
+    check_memory(own.end - end, chunks.source.name)
+    offsets = own.offsets[:fixed]
+    moved: list[bytes] = []
+    for number in range(fixed, len(own.offsets)):
+        is_new = number in items
+        chunk = encode_item(info, items[number]) if is_new else chunks.read(number)
+        offsets.append(end)
+        digests[number] = digest(chunk)
+        moved += (chunk, digests[number])
+        end += len(chunk) + len(digests[number])
+    writes.append((offsets[fixed], b"".join(moved)))
+    return replace(own, offsets=offsets, digests=digests, end=end), writes
 
 
 def _fitted(chunk: bytes, slot: int, number: int) -> bytes:

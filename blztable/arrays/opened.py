@@ -11,19 +11,15 @@ import numpy as np
 
 from blztable.arrays.files.chunks import Chunks, Source
 from blztable.arrays.files.dtypes import is_text
-from blztable.arrays.files.foreign import Foreign, read_foreign
-from blztable.arrays.files.front import is_ours, read_metadata
+from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.reading import items_of, read_chunk, read_foreign_box, read_own
 from blztable.closing import Closing
 from blztable.errors import ClosedError, CorruptError, FormatError
-from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.report import Problem, Report
-from blztable.storage import journal
-from blztable.storage.in_place import READ, InPlaceFile, LocalFile, open_in_place
+from blztable.storage.in_place import InPlaceFile, LocalFile
 
 
 class Opened(Closing):
@@ -165,32 +161,3 @@ class Opened(Closing):
         """Close the file; closing twice is harmless."""
         self.is_closed = True
         self.file.close()
-
-
-def open_for_reading(place: object) -> Opened:
-    """Open the array at a place of the user; read through its journal."""
-    file = open_in_place(place, READ)
-    try:
-        source = journal.read_through(file, crc32)
-        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
-        _, metadata, at, _ = read_metadata(header, source.read)
-        if is_ours(metadata):
-            return Opened(file, source, Own.read(source, header))
-        return Opened(file, source, read_foreign(source, header, metadata, at))
-    except BaseException:
-        file.close()
-        raise
-
-
-def open_recovered(place: object) -> Opened:
-    """Open the whole chunks of an array that was never finished."""
-    file = open_in_place(place, READ)
-    try:
-        source = journal.read_through(file, crc32)
-        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
-        opened = Opened(file, source, Own.recovered(source, header))
-        opened.is_recovered = True
-        return opened
-    except BaseException:
-        file.close()
-        raise

@@ -1,10 +1,14 @@
 """Boxes of arrays, decompressed into memory of our own.
 
-Knows nothing of fronts and trailers.
+The chunks of a box are decompressed by all threads of the pool, each into its place. Knows nothing
+of fronts and trailers.
 """
 
 import math
 import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 
@@ -12,7 +16,12 @@ from blztable.arrays.files.chunks import Chunks
 from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.info import STR, ArrayInfo
+from blztable.engine.run.pool import run
+from blztable.engine.run.tasks import batches
 from blztable.errors import CorruptError, LimitError
+
+# Small chunks are decompressed by one task together.
+TASK_BYTES = 1 << 18
 
 
 def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
@@ -22,16 +31,36 @@ def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
     shape = shape_of(box)
     check_memory(math.prod(shape) * info.dtype.itemsize, chunks.source.name)
     out = np.empty(shape, info.dtype)
-    grid = info.grid
-    for number, inside, place in grid.overlapping(box):
-        whole = shape_of(grid.box(number))
-        target = out[place]
-        is_straight = info.order == "C" or len(whole) == 1
-        if shape_of(inside) == whole and is_straight and target.flags.c_contiguous:
-            chunks.decode_into(number, target.reshape(-1).view(np.uint8))
-        else:
-            target[...] = read_chunk(chunks, info, number)[inside]
+    _run(
+        (
+            partial(_fill, chunks, info, number, inside, out[place])
+            for number, inside, place in info.grid.overlapping(box)
+        ),
+        math.prod(info.chunk_shape) * info.dtype.itemsize,
+    )
     return out
+
+
+def _fill(chunks: Chunks, info: ArrayInfo, number: int, inside: Box, target: np.ndarray) -> None:
+    """Decompress a part of a chunk to its place."""
+    whole = shape_of(info.grid.box(number))
+    is_straight = info.order == "C" or len(whole) == 1
+    if shape_of(inside) == whole and is_straight and target.flags.c_contiguous:
+        chunks.decode_into(number, target.reshape(-1).view(np.uint8))
+    else:
+        target[...] = read_chunk(chunks, info, number)[inside]
+
+
+def _run(calls: Iterable[Callable[[], None]], nbytes: int) -> None:
+    """Call all in the threads of the pool; chunks of so many bytes that are small together."""
+    calls = iter(calls)
+    first = list(islice(calls, 2))
+    if len(first) < 2:
+        # The pool costs more than a chunk.
+        for call in first:
+            call()
+        return
+    run(batches(chain(first, calls), TASK_BYTES // max(nbytes, 1)))
 
 
 def read_chunk(chunks: Chunks, info: ArrayInfo, number: int) -> np.ndarray:
@@ -44,12 +73,18 @@ def read_chunk(chunks: Chunks, info: ArrayInfo, number: int) -> np.ndarray:
 def items_of(chunks: Chunks, numbers: range, kind: str) -> np.ndarray:
     """Return items of variable length; CorruptError for text that is not UTF-8."""
     out = np.empty(len(numbers), object)
-    for index, number in enumerate(numbers):
-        item = chunks.item(number)
+
+    def fill(index: int) -> None:
+        item = chunks.item(numbers[index])
         try:
             out[index] = item.decode("utf-8") if kind == STR else item
         except UnicodeDecodeError:
-            raise CorruptError(f"{chunks.source.name}: item {number} is not UTF-8") from None
+            raise CorruptError(
+                f"{chunks.source.name}: item {numbers[index]} is not UTF-8"
+            ) from None
+
+    mean = sum(chunks.lengths[number] for number in numbers) // max(len(numbers), 1)
+    _run((partial(fill, index) for index in range(len(numbers))), mean)
     return out
 
 
@@ -74,18 +109,22 @@ def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
     starts = foreign.starts
     check_memory(stop - start, foreign.chunks.source.name)
     out = np.empty(stop - start, np.uint8)
-    number = int(np.searchsorted(starts, start, "right")) - 1
-    while start < stop:
+
+    def fill(number: int) -> None:
         first, last = int(starts[number]), int(starts[number + 1])
         low, high = max(first, start), min(last, stop)
+        target = out[low - start : high - start]
         if low == first and high == last:
-            foreign.chunks.decode_into(number, out[low - stop + len(out) :][: high - low])
+            foreign.chunks.decode_into(number, target)
         else:
             whole = np.empty(last - first, np.uint8)
             foreign.chunks.decode_into(number, whole)
-            out[low - stop + len(out) :][: high - low] = whole[low - first : high - first]
-        start = high
-        number += 1
+            target[:] = whole[low - first : high - first]
+
+    number = int(np.searchsorted(starts, start, "right")) - 1
+    end = int(np.searchsorted(starts, stop, "left")) if stop > start else number
+    mean = (stop - start) // max(end - number, 1)
+    _run((partial(fill, one) for one in range(number, end)), mean)
     return out
 
 

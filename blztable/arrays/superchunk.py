@@ -4,7 +4,7 @@ Knows nothing of the bytes of a file.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
 from itertools import count
@@ -16,16 +16,16 @@ import pyarrow as pa
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
 from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
-from blztable.arrays.encoding import item_bytes
-from blztable.arrays.exact import exactly
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.own import Own
-from blztable.arrays.opened import Opened, open_for_reading, open_recovered
+from blztable.arrays.items import as_items, as_values, by_number
+from blztable.arrays.opened import Opened
+from blztable.arrays.opening import open_for_changes, open_for_reading, open_recovered
 from blztable.arrays.selection import bounding_box
-from blztable.arrays.writable import Writable, open_for_changes
+from blztable.arrays.writable import Writable
 from blztable.closing import Closing
-from blztable.errors import ReadOnlyError, SchemaError
+from blztable.errors import ReadOnlyError
 from blztable.format.trailer import Layer
 from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report
@@ -524,7 +524,7 @@ class SuperChunk(Closing):
         'a text of any length'
         """
         writable = self._writable()
-        rows = self._as_items(values)
+        rows = as_items(writable.array.front.info, values)
         if rows.ndim != len(self.shape) or rows.shape[1:] != self.shape[1:]:
             expected = ", ".join(["rows", *map(str, self.shape[1:])])
             raise ValueError(f"expected an array of shape ({expected}), found {rows.shape}")
@@ -570,12 +570,14 @@ class SuperChunk(Closing):
     def update_chunk(self, number: int, values: Any) -> None:
         """Replace the items of a chunk, in its place in the file.
 
+        An item of any length that does not fit there moves those behind it.
+
         Parameters
         ----------
         number : int
             The chunk, from 0 on.
         values : array_like
-            Items of the shape of the chunk.
+            Items of the shape of the chunk; in an array of items of any length, one item in a list.
 
         Raises
         ------
@@ -598,8 +600,7 @@ class SuperChunk(Closing):
         array([7, 8, 3], dtype=int32)
         """
         writable = self._writable()
-        self._check_fixed(writable)
-        items = self._as_items(values)
+        items = as_items(writable.array.front.info, values)
         with writable.turn():
             writable.settle()
             if not 0 <= (number := operator.index(number)) < self.nchunks:
@@ -610,7 +611,10 @@ class SuperChunk(Closing):
                 raise ValueError(
                     f"chunk {number} has the shape {expected}, the items {items.shape}"
                 )
-            writable.assign(box, items)
+            if writable.array.front.info.items:
+                writable.exchange({number: items[0]})
+            else:
+                writable.assign(box, items)
 
     @in_turn
     def rewrite(self, *, reserve: float | None = None, expected: int | None = None) -> None:
@@ -710,14 +714,18 @@ class SuperChunk(Closing):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         writable = self._writable()
-        self._check_fixed(writable)
+        info = writable.array.front.info
         bounding_box(key, self.shape)
         # Before the turn: the values may be those of another array, which has a turn of its own.
-        values = exactly(values, self.dtype)
+        values = as_values(info, values)
         with writable.turn():
             box, local = bounding_box(key, self.shape)
-            block = writable.read_box(box)
             selected: Any = local
+            if info.items:
+                numbers = np.arange(box[0].start, box[0].stop)[selected]
+                writable.exchange(by_number(numbers, values))
+                return
+            block = writable.read_box(box)
             block[selected] = values
             writable.assign(box, block)
 
@@ -867,23 +875,3 @@ class SuperChunk(Closing):
                 f"{self._opened.name} was opened for reading; open it with mode='a'"
             )
         return self._opened
-
-    @staticmethod
-    def _check_fixed(writable: Writable) -> None:
-        if writable.array.front.info.items:
-            raise TypeError("items of any length cannot be changed in place; write a new array")
-
-    def _as_items(self, values: Any) -> np.ndarray:
-        """Return values as an array of the dtype; SchemaError if one of them would change."""
-        kind = self._writable().array.front.info.items
-        if not kind:
-            return exactly(values, self.dtype)
-        if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-            raise SchemaError(f"expected a sequence of {kind}, found {values!r:.80}")
-        items = [*values]
-        for item in items:
-            # Now, for an error while a new file is written leaves it unfinished.
-            item_bytes(kind, item)
-        array = np.empty(len(items), object)
-        array[:] = items
-        return array

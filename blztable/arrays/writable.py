@@ -18,11 +18,19 @@ from itertools import chain
 
 import numpy as np
 
-from blztable.arrays.changes import Growth, new_front, replaced, resized, slabs, with_trailer
+from blztable.arrays.changes import (
+    Growth,
+    exchanged,
+    new_front,
+    replaced,
+    resized,
+    slabs,
+    with_trailer,
+)
 from blztable.arrays.encoding import encode_chunk
-from blztable.arrays.files.front import Front, is_ours, read_metadata
+from blztable.arrays.files.front import Front
 from blztable.arrays.files.grid import Box, shape_of
-from blztable.arrays.files.header import ARRAY_HEADER, VERSION_AT, ArrayHeader
+from blztable.arrays.files.header import VERSION_AT
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import check_memory, read_chunk
@@ -33,7 +41,7 @@ from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
 from blztable.storage.held import Turn
-from blztable.storage.in_place import APPEND, InPlaceFile, LocalFile, MemoryFile, open_in_place
+from blztable.storage.in_place import InPlaceFile, LocalFile, MemoryFile
 from blztable.storage.journal import Write
 
 # Bytes of zeros that an array grows by at a time.
@@ -143,6 +151,12 @@ class Writable(Opened):
         if changed:
             self._commit(*replaced(self.array, changed))
 
+    def exchange(self, items: Mapping[int, object]) -> None:
+        """Replace items of any length, by their numbers."""
+        self.settle()
+        if items:
+            self._commit(*exchanged(self.array, self.chunks, items))
+
     def set_attrs(self, attrs: dict[str, Json]) -> None:
         """Replace the attributes."""
         self._commit(replace(self.array, attrs=attrs))
@@ -225,6 +239,9 @@ class Writable(Opened):
             file.flush()
         else:
             file.write(own.end, trailer)
+            if file.size > (end := own.end + len(trailer)):
+                # A change made the last chunks shorter.
+                file.truncate(end)
             # The version last: a front may be torn, a byte is not.
             unfinished = own.encoded_front(is_finished=False)[VERSION_AT : VERSION_AT + 1]
             file.write(0, front[:VERSION_AT] + unfinished + front[VERSION_AT + 1 :])
@@ -317,8 +334,13 @@ class Writable(Opened):
         """Make a change: at once in a new file, by the journal in a finished one."""
         self.check_open()
         if self.is_new:
-            for at, data in writes if not self.file.is_sequential else ():
-                self.file.write(at, data)
+            try:
+                for at, data in writes if not self.file.is_sequential else ():
+                    self.file.write(at, data)
+            except BaseException:
+                # A chunk may be torn, so it must stay unfinished.
+                super().close()
+                raise
             self._become(own)
             return
         own = replace(own, front=replace(own.front, is_stream=False))
@@ -337,33 +359,3 @@ class Writable(Opened):
     def _become(self, own: Own) -> None:
         self.array = own
         self._chunks = None
-
-
-def open_for_changes(place: object) -> Writable:
-    """Open an array of ours to change it; finish what a crash left."""
-    file = open_in_place(place, APPEND)
-    try:
-        _, metadata = _begin_of(file)
-        if not is_ours(metadata):
-            raise ReadOnlyError(
-                f"{file.name}: SuperChunk did not write this file and cannot change it; make a "
-                "new array of it with SuperChunk.create"
-            )
-        journal.finish(file, crc32)
-        own = Own.read(file, _begin_of(file)[0])
-        own_end = own.front.info.trailer + own.front.info.trailer_length
-        if 0 < own_end < file.size:
-            # A journal that was never whole.
-            file.truncate(own_end)
-            file.flush()
-        return Writable(file, own, is_new=False)
-    except BaseException:
-        file.close()
-        raise
-
-
-def _begin_of(file: InPlaceFile) -> tuple[ArrayHeader, Json]:
-    """Return header and metadata, as the journal makes them."""
-    source = journal.read_through(file, crc32)
-    header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
-    return header, read_metadata(header, source.read)[1]

@@ -8,20 +8,20 @@ prunes: the files have no statistics. Knows nothing of the files.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from blztable.arrow.nested.paths import Names
+from blztable.columns.statistics.extremes import extreme_of_all
 from blztable.compat.arrays import OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array
 from blztable.compat.version import version_of
+from blztable.compat.windows import Filter, Window, narrowed, numbers_of, root_of
 from blztable.engine.query import expressions, windows
+from blztable.engine.query.fields import FieldView
 from blztable.engine.read.losses import Loss
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.progress import Progress
@@ -30,26 +30,11 @@ from blztable.errors import BlzError, CorruptError, FormatError, LimitError
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
 from blztable.storage.store import Store
 from blztable.table import shown
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 _DAMAGE = (CorruptError, FormatError)
 _UNREADABLE = (*_DAMAGE, LimitError)
-
-
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """A condition, and the positions of its columns."""
-
-    expression: pc.Expression
-    columns: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Columns of the rows of a window that match, and the numbers of these rows."""
-
-    arrays: list[pa.Array]
-    numbers: range | np.ndarray
 
 
 class OldSnapshot(Snapshot):
@@ -67,7 +52,7 @@ class OldSnapshot(Snapshot):
         self._reopen = reopen
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._reopen, self.files.store, self._dictionaries)
+        return _reopened, (self._reopen, self.files.store, self._views, self._dictionaries)
 
     def close(self) -> None:
         """Close the files."""
@@ -79,14 +64,6 @@ class OldSnapshot(Snapshot):
             return self._is_open() and not self.is_closed
 
         return OldSnapshot(self.files, self._reopen, version, is_open)
-
-    def showing(self, columns: Any, among: Sequence[int]) -> tuple["OldSnapshot", Sequence[int]]:
-        """Return this snapshot, and the indices of the named columns."""
-        return self, among if columns is None else self.positions(columns, among)
-
-    def field(self, name: Names, among: Sequence[int]) -> None:
-        """Return None: a field of a struct is read within its column."""
-        return
 
     def array(self, position: int, rows: range) -> pa.Array:
         """Read rows of one column as one array."""
@@ -139,6 +116,22 @@ class OldSnapshot(Snapshot):
                 for span in self._spans(condition.columns, 0, self.rows)
             )
 
+    def null_count(self, position: int) -> int:
+        """Count the nulls of a column, which no statistics tell."""
+        with self._guarded():
+            return sum(array.null_count for array in self._arrays(position))
+
+    def extreme(self, position: int, *, is_least: bool) -> pa.Scalar:
+        """Return the least or the greatest value of a flat column; all values are read."""
+        with self._guarded():
+            return extreme_of_all(self._arrays(position), is_least=is_least)
+
+    def _arrays(self, position: int) -> Iterator[pa.Array]:
+        """Yield a column in windows; an array without rows comes first."""
+        yield self._arrow(position, self._nothing(position))
+        for span in self._spans([position], 0, self.rows):
+            yield self._window([position], *span, None).arrays[0]
+
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return what a read with this filter decodes: all chunks of its columns."""
         condition = self._condition(filters)
@@ -150,7 +143,12 @@ class OldSnapshot(Snapshot):
                 ColumnPlan(
                     *(self._name(position), position, is_filter, position in positions),
                     *(len(self.version.head.row_groups), chunks, chunks),
-                    *(self.version.cbytes(position), self.version.cbytes(position)),
+                    *2
+                    * (
+                        self.version.cbytes(
+                            root_of(self._views, position, len(self.files.columns))
+                        ),
+                    ),
                 )
             )
         steps = () if condition is None else (expressions.text_of(condition.expression),)
@@ -168,8 +166,6 @@ class OldSnapshot(Snapshot):
         self.check_open()
         problems, chunks = [], 0
         for position in positions:
-            name = self._name(position)
-
             found = list[tuple[BlzError, int, int]]()
             try:
                 size = self._values(position).chunk_rows
@@ -184,7 +180,7 @@ class OldSnapshot(Snapshot):
                 except _DAMAGE as error:
                     found.append((error, start, stop))
             problems += [
-                Problem(str(error), name, position, None, start, stop, "", False)
+                Problem(str(error), self._name(position), position, None, start, stop, "", False)
                 for error, start, stop in found
             ]
         names = tuple(map(self._name, positions))
@@ -216,17 +212,17 @@ class OldSnapshot(Snapshot):
             progress.finish(stop - start)
         shown.warn_of(lost)
         arrays = [[one.arrays[place] for one in results] for place in range(len(positions))]
-        return shown.ReadRows(self._columns(positions, arrays), _joined(results), lost)
+        return shown.ReadRows(self._columns(positions, arrays), numbers_of(results), lost)
 
     def _windows_of(
         self,
         positions: Sequence[int],
         start: int,
         stop: int,
-        condition: _Filter | None,
+        condition: Filter | None,
         how: Reading,
         lost: list[Loss],
-    ) -> list[_Window]:
+    ) -> list[Window]:
         """Return a window, or what can be read of it; note the losses."""
         if how.on_corrupt == "raise":
             return [self._window(positions, start, stop, condition)]
@@ -242,9 +238,9 @@ class OldSnapshot(Snapshot):
         positions: Sequence[int],
         start: int,
         stop: int,
-        condition: _Filter | None,
+        condition: Filter | None,
         lost: list[Loss],
-    ) -> list[_Window]:
+    ) -> list[Window]:
         """Return what can be read of a window, chunk by chunk if it is damaged; note the losses."""
         size = self._largest(self._needed(positions, condition))
         try:
@@ -264,12 +260,12 @@ class OldSnapshot(Snapshot):
         ]
 
     def _window(
-        self, positions: Sequence[int], start: int, stop: int, condition: _Filter | None
-    ) -> _Window:
+        self, positions: Sequence[int], start: int, stop: int, condition: Filter | None
+    ) -> Window:
         """Read the rows of one window that match."""
         if condition is None:
             values = read_rows([self._values(one) for one in positions], start, stop)
-            return _Window(list(map(self._arrow, positions, values)), range(start, stop))
+            return Window(list(map(self._arrow, positions, values)), range(start, stop))
         read = read_rows([self._values(one) for one in condition.columns], start, stop)
         known = dict(zip(condition.columns, map(self._arrow, condition.columns, read), strict=True))
         columns = {self._name(one): pa.chunked_array([array]) for one, array in known.items()}
@@ -278,7 +274,7 @@ class OldSnapshot(Snapshot):
         others = [one for one in dict.fromkeys(positions) if one not in known]
         if not len(numbers):
             empty = [self._arrow(one, self._nothing(one)) for one in positions]
-            return _Window(empty, numbers)
+            return Window(empty, numbers)
         if len(numbers) == stop - start:
             numbers = range(start, stop)
         more = read_rows([self._values(one) for one in others], start, stop)
@@ -286,7 +282,7 @@ class OldSnapshot(Snapshot):
         picked = {one: array.filter(mask) for one, array in known.items() if one in positions}
         for one, rows in zip(others, more, strict=True):
             picked[one] = self._arrow(one, rows[matching])
-        return _Window([picked[one] for one in positions], numbers)
+        return Window([picked[one] for one in positions], numbers)
 
     def _taken(self, positions: Sequence[int], rows: np.ndarray) -> list[pa.Array]:
         distinct, order = np.unique(rows, return_inverse=True)
@@ -309,20 +305,25 @@ class OldSnapshot(Snapshot):
 
     def _arrow(self, position: int, values: np.ndarray) -> pa.Array:
         array = arrow_array(values, f"{self.name}, column {self._name(position)!r}")
-        return array.storage if isinstance(array, pa.ExtensionArray) else array
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array
+        number, type_ = position - len(self.files.columns), self.version.stored_type(position)
+        return narrowed(array, self._views, number, self.version.schema, type_)
+
+    def _root(self, position: int) -> int:
+        return root_of(self._views, position, len(self.files.columns))
 
     def _nothing(self, position: int) -> np.ndarray:
         stored = self._values(position)
         return np.empty((0, *stored.shape[1:]), stored.dtype)
 
-    def _condition(self, filters: object) -> _Filter | None:
+    def _condition(self, filters: object) -> Filter | None:
         """Return a filter, checked; None without one."""
         self.check_open()
         if filters is None:
             return None
-        schema = self.version.schema
+        schema = pa.schema(list(self.version.schema)[: len(self.files.columns)])
         expression = expressions.as_expression(filters, schema)
-        return _Filter(expression, expressions.check(expression, schema))
+        return Filter(expression, expressions.check(expression, schema))
 
     def _spans(self, positions: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the first row of each window and the one after it."""
@@ -338,15 +339,15 @@ class OldSnapshot(Snapshot):
     def _largest(self, positions: Sequence[int]) -> int:
         return max((self._values(position).chunk_rows for position in positions), default=1)
 
-    def _needed(self, positions: Sequence[int], condition: _Filter | None) -> list[int]:
+    def _needed(self, positions: Sequence[int], condition: Filter | None) -> list[int]:
         return list(dict.fromkeys([*(condition.columns if condition else ()), *positions]))
 
     def _name(self, position: int) -> str:
-        return self.files.columns[position].name
+        return self.files.columns[self._root(position)].name
 
     def _values(self, position: int) -> StoredArray:
         """Return the stored array of a column; raise the error that it has instead."""
-        values = self.files.columns[position].values
+        values = self.files.columns[self._root(position)].values
         if isinstance(values, BlzError):
             others = [
                 one.name for one in self.files.columns if not isinstance(one.values, BlzError)
@@ -359,16 +360,9 @@ class OldSnapshot(Snapshot):
 
 
 def _reopened(
-    reopen: Callable[[Store], OldSnapshot], store: Store, dictionaries: Sequence[int]
+    reopen: Callable[[Store], OldSnapshot],
+    store: Store,
+    fields: Sequence[FieldView],
+    dictionaries: Sequence[int],
 ) -> Snapshot:
-    return reopen(store).with_dictionaries(dictionaries)
-
-
-def _joined(results: Sequence[_Window]) -> range | np.ndarray:
-    numbers = [one.numbers for one in results if len(one.numbers)]
-    if not numbers:
-        return range(0)
-    first, last = int(numbers[0][0]), int(numbers[-1][-1]) + 1
-    if last - first == sum(map(len, numbers)):
-        return range(first, last)
-    return np.concatenate([np.asarray(one, np.int64) for one in numbers])
+    return reopen(store).with_fields(fields).with_dictionaries(dictionaries)

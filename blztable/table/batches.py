@@ -21,7 +21,8 @@ from blztable.arrow.types import recoded, without_view
 from blztable.closing import Closing
 from blztable.engine.run.prefetch import Prefetcher
 from blztable.table import shown
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 # Default maximum number of rows of a batch, as in other readers.
 BATCH_ROWS = 1 << 17

@@ -12,10 +12,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.nodes import is_nested
-from blztable.columns.statistics.extremes import extreme
 from blztable.convert.foreign.numpy_arrays import decode
-from blztable.engine.query.scan import statistics_of_groups
-from blztable.engine.query.select import null_counts
 from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
@@ -279,7 +276,7 @@ class Column:
         1
         """
         self._snapshot.check_open()
-        return int(null_counts(self._snapshot.version, self._index).sum())
+        return self._snapshot.null_count(self._index)
 
     def min(self) -> Any:
         """Return the least value; only row groups that may hold it are read.
@@ -447,16 +444,9 @@ class Column:
     def _extreme(self, *, is_least: bool) -> Any:
         snapshot = self._snapshot
         snapshot.check_open()
-        if is_nested(self.type):
+        if is_nested(snapshot.version.schema.field(self._index).type):
             return None
-        ends = np.cumsum([0, *snapshot.version.head.row_groups]).tolist()
-
-        def read(group: int) -> pa.Array:
-            array = snapshot.array(self._index, range(ends[group], ends[group + 1]))
-            return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-        runs = statistics_of_groups(snapshot.version, self._index)
-        found = extreme(runs, read, is_least=is_least)
+        found = snapshot.extreme(self._index, is_least=is_least)
         try:
             return found.as_py()
         except (OverflowError, ValueError):

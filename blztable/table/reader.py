@@ -23,16 +23,17 @@ from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
-from blztable.report import Explanation, Report, short_text, size_text
+from blztable.report import Explanation, Report, RowGroup, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column, described
 from blztable.table.datasets.dataset import BlzDataset, Salvaging
-from blztable.table.datasets.ranges import RowRange
+from blztable.table.datasets.ranges import RowRange, row_groups
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
@@ -206,6 +207,29 @@ class TableReader:
         """
         snapshot, shown = self._reading()
         return sum(snapshot.version.cbytes(index) for index in shown)
+
+    @property
+    def row_groups(self) -> list[RowGroup]:
+        """Row groups of the table: their rows, and the sizes of the columns shown.
+
+        A column of a row group is a file of its own, or they share one if they are small. So the
+        row groups are the parts in which rows can be distributed, or be lost.
+
+        Returns
+        -------
+        list of RowGroup
+            In stored order; together they have all rows.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=4)
+        >>> with blz.open("t.blz") as t:
+        ...     [t[one.start : one.stop].num_rows for one in t.row_groups]
+        [4, 4, 2]
+        """
+        snapshot, shown = self._reading()
+        return row_groups(snapshot.version, shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""Shown: columns and schemas as users see them, with extension types and without our metadata."""
+"""Shown: columns and schemas as users see them, with extension types and without our metadata.
+
+Also the options that users give a read.
+"""
 
 import json
 import warnings
@@ -13,8 +16,11 @@ from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.index import RowNumbers
+from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
+from blztable.engine.run.progress import Callback
 from blztable.engine.version.versions import Version
+from blztable.engine.write.options import check_choice
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
 
@@ -22,6 +28,19 @@ from blztable.format.jsontext import Json
 # pairs of the first row and the row after.
 MISSING_ROWS = "blz:missing_rows"
 MISSING_VALUES = "blz:missing_values"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Options of a read: the filter, the treatment of damage, and a callback for progress."""
+
+    filters: object = None
+    on_corrupt: str = "raise"
+    progress: Callback | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if `on_corrupt` is not one of its choices."""
+        check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
 
 
 @dataclass(frozen=True, slots=True)

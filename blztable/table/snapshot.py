@@ -6,7 +6,6 @@ how users open or change a table.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,39 +18,26 @@ from blztable.arrow.types import is_binary, is_text, without_view
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
+from blztable.engine.query import select
 from blztable.engine.query.explain import explain
 from blztable.engine.query.fields import FieldView, value_view
-from blztable.engine.query.salvage import ON_CORRUPT, salvaged
+from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import count, read_selected, select, take, take_array, windows
 from blztable.engine.read.columns import read_array
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.read.storage import streams_of
 from blztable.engine.run.limits import check_rows
-from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.run.progress import Progress
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
-from blztable.engine.write.options import check_choice
 from blztable.errors import BlzError, ClosedError, ConflictError, SchemaError
 from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import shown
 from blztable.table.names import named, named_with_fields
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Options of a read: the filter, the treatment of damage, and a callback for progress."""
-
-    filters: object = None
-    on_corrupt: str = "raise"
-    progress: Callback | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if `on_corrupt` is not one of its choices."""
-        check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
+from blztable.table.shown import Reading
 
 
 class Snapshot:
@@ -131,7 +117,7 @@ class Snapshot:
         if not types:
             return self
         view = self._view(self.version.with_dictionaries(types))
-        view._dictionaries = tuple(indices)
+        view._views, view._dictionaries = self._views, tuple(indices)
         return view
 
     def with_fields(self, views: Sequence[FieldView]) -> "Snapshot":
@@ -139,8 +125,11 @@ class Snapshot:
         if not views:
             return self
         version = self.version
-        view = self._view(version.with_views([one.of(version) for one in views]))
-        view._views = tuple(views)
+        for one in views:
+            # A view may show fields of another.
+            version = version.with_views([one.of(version)])
+        view = self._view(version)
+        view._views, view._dictionaries = (*self._views, *views), self._dictionaries
         return view
 
     def _view(self, version: Version) -> "Snapshot":
@@ -215,7 +204,7 @@ class Snapshot:
         """Read rows of one column as one array."""
         with self._guarded():
             if rows.step != 1 or len(rows) == 1:
-                array = take_array(self.version, position, self.numbers(rows))
+                array = select.take_array(self.version, position, self.numbers(rows))
             else:
                 row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
                 with OpenParts(self.version) as parts:
@@ -262,7 +251,7 @@ class Snapshot:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with OpenParts(self.version) as parts:
-            for window in windows(self.version, read, self._everything, None, scan):
+            for window in select.windows(self.version, read, self._everything, None, scan):
                 yield partial(self.window, positions, window, parts, scan, how, schema)
         if self.beyond:
             yield lambda: shown.ReadTable(schema.empty_table(), self.beyond)
@@ -281,7 +270,7 @@ class Snapshot:
         schema: pa.Schema,
     ) -> shown.ReadTable:
         """Read one window; `parts` keeps open the files that the next windows need."""
-        read = partial(select, self.version, positions, window, parts, scan)
+        read = partial(select.select, self.version, positions, window, parts, scan)
         with self._guarded():
             rows, lost = salvaged(read, self.version, positions, scan, window, how.on_corrupt)
         if lost:
@@ -292,7 +281,7 @@ class Snapshot:
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
         with self._guarded():
-            arrays = take(self.version, positions, rows)
+            arrays = select.take(self.version, positions, rows)
         return shown.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
@@ -305,11 +294,21 @@ class Snapshot:
         self.check_open()
         return verify(self.version, positions, full=full)
 
+    def null_count(self, position: int) -> int:
+        """Return the number of nulls of a column, mostly from statistics."""
+        with self._guarded():
+            return int(select.null_counts(self.version, position).sum())
+
+    def extreme(self, position: int, *, is_least: bool) -> pa.Scalar:
+        """Return the least or the greatest value of a flat column, from few of its row groups."""
+        with self._guarded():
+            return select.extreme_of(self.version, position, is_least=is_least)
+
     def count(self, filters: object) -> int:
         """Count the rows that meet a condition."""
         with self._guarded():
             scan = self.scan(filters)
-            return self.rows if scan is None else count(scan)
+            return self.rows if scan is None else select.count(scan)
 
     def pandas(
         self,
@@ -336,8 +335,7 @@ class Snapshot:
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
-        attributes = dict(head.attributes)
-        attributes |= shown.told(rows)
+        attributes = dict(head.attributes) | shown.told(rows)
         return to_frame(
             shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
@@ -367,7 +365,9 @@ class Snapshot:
         progress = None
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
-        read = partial(read_selected, version, positions, scan, row_spans, progress, with_nans)
+        read = partial(
+            select.read_selected, version, positions, scan, row_spans, progress, with_nans
+        )
         with self._guarded():
             selected, lost = salvaged(
                 read, version, positions, scan, row_spans, how.on_corrupt, with_nans

@@ -263,11 +263,103 @@ def test_an_array_opened_for_reading_is_not_changed(path):
         array.resize(-1)
 
 
-def test_items_of_any_length_are_not_changed_in_place():
-    with blz.SuperChunk.create(None, "str") as array:
-        array.append(["a"])
-        with pytest.raises(TypeError, match="cannot be changed in place"):
-            array[0] = "b"
+ITEMS = ["one", "", "a text of some length " * 50, "four", "five " * 400]
+
+
+def of_items(kind="str", **options):
+    file = io.BytesIO()
+    with blz.SuperChunk.create(file, kind, **options) as array:
+        array.append(ITEMS if kind == "str" else [item.encode() for item in ITEMS])
+    return file
+
+
+# Shorter, longer and as long, so some keep their place and others move what is behind them.
+@pytest.mark.parametrize("new", ["", "x", "an item " * 3000, "\0\0", "three"])
+@pytest.mark.parametrize("kind", ["str", "bytes"])
+@pytest.mark.parametrize("number", range(len(ITEMS)))
+def test_an_item_of_any_length_is_replaced_by_one_of_another_length(kind, number, new):
+    file = of_items(kind, checksum="sha1", reserve=20)
+    expected = list(ITEMS)
+    expected[number] = new
+    if kind == "bytes":
+        new, expected = new.encode(), [item.encode() for item in expected]
+    with blz.SuperChunk.open(file, "a") as array:
+        array[number] = new
+        assert array[:].tolist() == expected
+    with blz.SuperChunk.open(file.getvalue()) as array:
+        assert array[:].tolist() == expected
+        assert array.verify()
+
+
+def test_items_are_assigned_by_every_index():
+    expected = np.array(ITEMS, object)
+    with blz.SuperChunk.open(of_items(), "a") as array:
+        for key, values in [
+            (slice(1, 4), ["b" * 90, "c", "d"]),
+            (slice(None, None, -2), ["x", "y" * 70, "z"]),
+            ([4, 0, 4], ["lost", "first " * 30, "last"]),
+            (np.array([True, False, False, True, False]), "everywhere"),
+            (-1, "end"),
+            (slice(2, 2), []),
+        ]:
+            array[key] = values
+            expected[key] = values
+            assert array[:].tolist() == expected.tolist(), key
+        array.update_chunk(3, ["a chunk"])
+        assert array[3] == "a chunk"
+
+
+def test_items_that_fit_move_nothing_and_reserved_room_is_used():
+    file = of_items(reserve=100)
+    begun = file.getvalue()
+    with blz.SuperChunk.open(file, "a") as array:
+        array[2] = "a text of some length " * 49 + "and not another one"
+    changed = file.getvalue()
+    assert len(changed) == len(begun)
+    with blz.SuperChunk.open(file, "a") as array:
+        array[0] = "it takes more room " * 3
+        array[3] = "it moves"
+    assert len(file.getvalue()) > len(begun)
+
+
+def test_items_that_cannot_be_kept_are_refused_and_nothing_changes():
+    file = of_items()
+    begun = file.getvalue()
+    with blz.SuperChunk.open(file, "a") as array:
+        for key, values in [(0, b"x"), (0, 1), (slice(0, 2), ["a", 1]), (1, "\udc80")]:
+            with pytest.raises(blz.SchemaError):
+                array[key] = values
+        for key, values in [(slice(0, 2), ["a", "b", "c"]), (0, ["a", "b"])]:
+            with pytest.raises(ValueError, match=r"broadcast|dimensions"):
+                array[key] = values
+        with pytest.raises(IndexError):
+            array[5] = "x"
+        with pytest.raises(ValueError, match="has the shape"):
+            array.update_chunk(0, ["a", "b"])
+    assert file.getvalue() == begun
+
+
+def test_a_damaged_item_is_not_moved_under_a_new_checksum():
+    file = of_items(clevel=0)
+    data = bytearray(file.getvalue())
+    data[data.index(b"four")] ^= 1
+    with blz.SuperChunk.open(file := io.BytesIO(data), "a") as array:
+        with pytest.raises(blz.CorruptError, match="chunk 3"):
+            array[1] = "it moves those behind it"
+        array[3] = "FOUR"
+        array[1] = "it moves those behind it"
+    with blz.SuperChunk.open(file.getvalue()) as array:
+        assert array[1:4].tolist() == ["it moves those behind it", ITEMS[2], "FOUR"]
+
+
+def test_a_new_array_that_became_shorter_has_no_bytes_behind_its_end():
+    file, plain = io.BytesIO(), io.BytesIO()
+    with blz.SuperChunk.create(file, "i8") as array:
+        array.append(np.random.default_rng(0).integers(0, 1 << 60, 1000))
+        array[:] = 0
+    with blz.SuperChunk.create(plain, "i8") as array:
+        array.append(np.zeros(1000, "i8"))
+    assert file.getvalue() == plain.getvalue()
 
 
 def test_attributes_are_json(path):
@@ -354,6 +446,53 @@ class Beside(RuleBasedStateMachine):
             assert np.array_equal(self.array, self.values)
 
 
+class ItemsBeside(RuleBasedStateMachine):
+    """Items of any length in a file, and the same items in a list."""
+
+    @initialize(reserve=st.sampled_from([0, 0.5, 30]), expected=st.sampled_from([None, 2]))
+    def create(self, reserve, expected):
+        self.file = io.BytesIO()
+        self.items = []
+        self.array = blz.SuperChunk.create(self.file, "bytes", reserve=reserve, expected=expected)
+
+    @rule(items=st.lists(st.binary(max_size=40), max_size=4))
+    def append(self, items):
+        self.array.append(items)
+        self.items += items
+
+    @rule(cut=st.slices(12), draw=st.data(), times=st.sampled_from([1, 30]))
+    def assign(self, cut, draw, times):
+        count = len(self.items[cut])
+        items = draw.draw(st.lists(st.binary(max_size=40), min_size=count, max_size=count))
+        items = [item * times for item in items]
+        self.array[cut] = items
+        for number, item in zip(range(len(self.items))[cut], items, strict=True):
+            self.items[number] = item
+
+    @rule(rows=st.integers(0, 12))
+    def resize(self, rows):
+        self.array.resize(rows)
+        self.items = (self.items + [b""] * rows)[:rows]
+
+    @rule()
+    def rewrite(self):
+        self.array.rewrite()
+
+    @rule()
+    def reopen(self):
+        self.array.close()
+        with blz.SuperChunk.open(self.file.getvalue()) as array:
+            assert array.verify()
+            assert array[:].tolist() == self.items
+        self.array = blz.SuperChunk.open(self.file, "a")
+
+    @invariant()
+    def same_items(self):
+        assert self.array[:].tolist() == self.items
+
+
+ItemsBeside.TestCase.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+TestItemsBesideAList = ItemsBeside.TestCase
 Beside.TestCase.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
 TestBesideANumpyArray = Beside.TestCase
 

@@ -88,6 +88,40 @@ def test_power_lost_anywhere_leaves_the_old_array_or_the_new_one(change, form):
         assert real.tolist() == new[0]
 
 
+ITEM_CHANGES = {
+    "an item in its place": lambda array: array.__setitem__(3, "D" * 300),
+    "a longer item": lambda array: array.__setitem__(1, NOISE.tobytes().hex()[:5000]),
+    "a shorter item": lambda array: array.__setitem__(4, ""),
+    "the last item": lambda array: array.update_chunk(9, ["x" * 70]),
+    "several items": lambda array: array.__setitem__(slice(0, 9, 4), ["a", "b" * 900, "c"]),
+}
+
+
+@pytest.mark.parametrize("checksum", ["crc32", "sha1"])
+@pytest.mark.parametrize("change", ITEM_CHANGES)
+def test_power_lost_while_items_of_any_length_change_leaves_the_old_ones_or_the_new(
+    change, checksum
+):
+    file = MemoryFile()
+    with blz.SuperChunk.create(file, "str", checksum=checksum, clevel=0) as array:
+        array.append([letter * 300 for letter in "abcdefghij"])
+    before = file.read(0, file.size)
+    old = state(before)
+    file = RecordedFile(before)
+    ITEM_CHANGES[change](blz.SuperChunk.open(file, "a"))
+    new = state(file.read(0, file.size))
+    assert new != old
+    outcomes = set()
+    for data in crash_states(before, file.log, seed=7):
+        found = state(data)
+        assert found in (old, new)
+        outcomes.add("new" if found == new else "old")
+        with blz.SuperChunk.open(MemoryFile(data), "a") as again:
+            again[2] = "changed again"
+            assert again[:3].tolist() == [*found[0][:2], "changed again"]
+    assert outcomes == {"old", "new"}
+
+
 def test_a_crash_while_a_file_is_finished_leaves_an_unfinished_one_or_the_array():
     file = RecordedFile()
     array = blz.SuperChunk.create(file, "f8", (0, 4), chunk_shape=(30, 4))
@@ -125,6 +159,27 @@ def test_a_failed_write_closes_the_array_and_the_next_one_finishes_it():
     with pytest.raises(blz.ClosedError):
         array.append(NOISE)
     assert state(file.read(0, file.size)) == state(before)
+
+
+def test_a_change_that_could_not_be_written_leaves_a_new_file_unfinished():
+    class Full(MemoryFile):
+        is_full = False
+
+        def write(self, at, data):
+            if self.is_full:
+                raise blz.StorageError(28, "no space left")
+            super().write(at, data)
+
+    file = Full()
+    array = blz.SuperChunk.create(file, "i8", chunk_shape=(10,))
+    array.append(range(30))
+    file.is_full = True
+    with pytest.raises(blz.StorageError):
+        array[:20] = 0
+    file.is_full = False
+    array.close()
+    with pytest.raises(blz.CorruptError, match="never finished"):
+        blz.SuperChunk.open(file.read(0, file.size))
 
 
 def test_rows_that_could_not_be_written_leave_a_new_file_unfinished():

@@ -2,12 +2,17 @@
 
 import io
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import blztable as blz
+from blztable.arrays import reading
+from blztable.engine.run import pool
+from blztable.storage.in_place import MemoryFile
+from support.bloscpack_reference import import_bloscpack
 
 THREADS = 4
 
@@ -35,8 +40,8 @@ def array(request, tmp_path):
 
 def at_once(*jobs):
     """Run each job in a thread of its own; an error of one is raised."""
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        for done in [pool.submit(job) for job in jobs]:
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        for done in [threads.submit(job) for job in jobs]:
             done.result()
 
 
@@ -135,3 +140,42 @@ def test_a_path_and_a_file_object_have_one_writer(tmp_path, monkeypatch):
             array.append([1])
         with blz.SuperChunk.open(place, "a") as array:
             assert array[:].tolist() == [0, 0, 0, 1]
+
+
+class Meeting(MemoryFile):
+    """A file of which two threads must read at a time."""
+
+    def __init__(self, data):
+        super().__init__(data, is_writable=False)
+        self.barrier = None
+
+    def read(self, at, length):
+        if self.barrier is not None:
+            self.barrier.wait(20)
+        return super().read(at, length)
+
+
+@pytest.mark.parametrize("kind", ["grid", "order F", "items", "bloscpack"])
+def test_the_chunks_of_a_read_are_decompressed_by_several_threads(kind, monkeypatch):
+    monkeypatch.setattr(pool, "_processors", lambda: 2)
+    monkeypatch.setattr(pool, "_pool", None)
+    monkeypatch.setattr(reading, "TASK_BYTES", 0)
+    file = io.BytesIO()
+    if kind == "items":
+        values = np.array(["a" * 50, "", "b", "c" * 90], object)
+        with blz.SuperChunk.create(file, "str") as array:
+            array.append(values)
+    else:
+        values = np.arange(4000.0).reshape(100, 40)
+        shape, order = ((25, 40), "F") if kind == "order F" else ((50, 20), "C")
+        options = {"chunk_shape": shape, "order": order}
+        with blz.SuperChunk.create(file, "f8", (0, 40), **options) as array:
+            array.append(values)
+    data = file.getvalue()
+    if kind == "bloscpack":
+        data = import_bloscpack().pack_ndarray_to_bytes(values, chunk_size=8000)
+    meeting = Meeting(data)
+    with blz.SuperChunk.open(meeting) as array:
+        meeting.barrier = threading.Barrier(2)
+        found = array.to_numpy()
+    assert found.reshape(-1).tolist() == values.reshape(-1).tolist()

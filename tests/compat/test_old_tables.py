@@ -258,6 +258,111 @@ def test_complex_numbers_are_structs_of_their_parts(dtype, tmp_path):
     assert table["nested"][3].as_py()["z"] == [{"real": 0, "imag": 0}, {"real": 0, "imag": -1}]
 
 
+@pytest.fixture
+def structs(tmp_path):
+    """Make a table with structs in structs, and convert it."""
+    rows = np.zeros(100, [("a", ">i4"), ("t", "<U3"), ("s", [("x", "u1"), ("when", "M8[s]")])])
+    rows["a"], rows["t"] = np.arange(100)[::-1], ["äö", "", "z", "yy"] * 25
+    rows["s"]["when"] = np.arange(100)
+    rows["s"]["when"][::3] = "NaT"
+    columns = {"key": np.arange(100), "rows": rows, "z": np.arange(100) * (1 - 1j)}
+    write_table(tmp_path / "old", columns, {"key": 100, "rows": 7, "z": 30}, default=None)
+    assert blz.convert(tmp_path / "old", tmp_path / "new") == 100
+    with blz.open(tmp_path / "old") as old, blz.open(tmp_path / "new") as new:
+        yield old, new
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["rows.a"],
+        ["key", "rows.s.when", "rows.t"],
+        ["rows.s", "z.real"],
+        [("rows", "s", "x"), "z"],
+        ["rows.a", "rows"],
+    ],
+)
+@pytest.mark.parametrize("filters", [None, [("key", ">", 90)], [("rows.s.when", "is not null")]])
+def test_fields_of_structs_are_read_as_those_of_a_table(structs, columns, filters):
+    if filters == [("rows.s.when", "is not null")]:
+        filters = pc.field("rows", "s", "when").is_valid()
+    old, new = structs
+    expected = new.to_arrow(columns, filters=filters)
+    for found in (
+        old.to_arrow(columns, filters=filters),
+        pa.concat_tables(map(pa.table, old.to_batches(columns, filters=filters, batch_rows=9))),
+        pickle.loads(pickle.dumps(old[columns])).to_arrow(filters=filters),
+    ):
+        assert found.schema.types == expected.schema.types
+        assert found.to_pylist() == expected.to_pylist()
+    assert old[columns].take([70, 3]).to_pylist() == new[columns].take([70, 3]).to_pylist()
+    assert old[columns][20:60:7].to_pylist() == new[columns][20:60:7].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["rows.a", "rows.t", "rows.s.when", "z.imag"])
+def test_the_values_of_a_field_of_structs_are_a_column(structs, name):
+    old, new = structs
+    assert old[name].type == new[name].type
+    assert old[name].to_arrow().to_pylist() == new[name].to_arrow().to_pylist()
+    assert old[name][-3] == new[name][-3]
+    assert old[["rows.s", name]][name][::-9].to_pylist() == new[name][::-9].to_pylist()
+    assert (old[name].min(), old[name].max()) == (new[name].min(), new[name].max())
+
+
+def test_fields_are_converted_without_the_others_and_with_their_defaults(tmp_path):
+    rows = np.zeros(30, [("a", "i4"), ("b", "f8"), ("s", [("x", "u1"), ("y", "U2")])])
+    rows["a"], rows["s"]["y"] = np.arange(30), "é"
+    write_table(tmp_path / "old", {"rows": rows, "key": np.arange(30)}, 9)
+    names = ["rows.s.y", "key", "rows.a"]
+    assert blz.convert(tmp_path / "old", tmp_path / "new", columns=names) == 30
+    with blz.open(tmp_path / "new", mode="a") as new, blz.open(tmp_path / "old") as old:
+        assert new.to_arrow().to_pylist() == old.to_arrow(names).to_pylist()
+        new.append({"key": [30]})
+        assert old.defaults["rows"].as_py()["b"] == 0.0
+        assert new[30:]["rows"].to_pylist() == [{"a": 0, "s": {"y": "0"}}]
+
+
+def test_fields_that_are_not_there_are_named(structs):
+    old, _ = structs
+    for wrong in ("rows.b", "key.x", "z.real.x"):
+        with pytest.raises(blz.ColumnNotFoundError, match="no column is named"):
+            old[wrong]
+
+
+# Bug: an IndexError, because an old table has no statistics.
+@pytest.mark.usefixtures("small_windows")
+def test_columns_are_described_by_reading_them(path, tmp_path):
+    blz.convert(path, tmp_path / "new")
+    with blz.open(path) as old, blz.open(tmp_path / "new") as new:
+        pd.testing.assert_frame_equal(old.describe(), new.describe())
+        for name in COLUMNS:
+            assert old[name].null_count() == new[name].null_count()
+            assert (old[name].min(), old[name].max()) == (new[name].min(), new[name].max())
+
+
+# Found by the fuzzer: Arrow has no order of lists.
+def test_values_without_an_order_have_no_extremes(tmp_path):
+    columns = {
+        "two": np.arange(60).reshape(30, 2),
+        "three": np.arange(180).reshape(30, 2, 3),
+        "s": np.zeros(30, "i4,f8"),
+    }
+    write_table(tmp_path / "old", columns, 9, default=None)
+    blz.convert(tmp_path / "old", tmp_path / "new")
+    with blz.open(tmp_path / "old") as old, blz.open(tmp_path / "new") as new:
+        pd.testing.assert_frame_equal(old.describe(), new.describe())
+        assert old["three"].min() is old["two"].max() is None
+
+
+def test_a_table_without_rows_is_described(tmp_path):
+    write_table(tmp_path / "old", {"a": np.array([], "i4"), "b": np.array([], "M8[ns]")}, 9)
+    with blz.open(tmp_path / "old") as old:
+        assert old["a"].min() is old["b"].max() is None
+        assert old.describe()["count"].tolist() == [0, 0]
+        assert old.row_groups == []
+
+
 @pytest.mark.parametrize("codec", ["lz4", "blosclz"])
 def test_chunks_larger_than_our_own_are_read(codec, tmp_path):
     values = np.arange(1_500_000)

@@ -15,8 +15,10 @@ from support.crash.array_stress import (
     FORMS,
     State,
     create,
+    exchanging,
     filling,
     found,
+    item_of,
     looking,
     perform,
     performed,
@@ -80,6 +82,36 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_change_
         end="",
     )
     print(f"these had landed; {left} unfinished files removed, {len(expected.rows)} rows")
+
+
+@pytest.mark.parametrize(("kills", "seconds"), sizes((4, 0.1), (300, 0.2)))
+def test_a_writer_of_items_that_is_killed_leaves_each_old_or_new(tmp_path, kills, seconds):
+    path = tmp_path / "a.blp"
+    expected = [item_of(number) for number in range(12)]
+    with blz.SuperChunk.create(path, "str") as array:
+        array.append(expected)
+    draw = random.Random(kills)
+    first, landed = len(expected), 0
+    for kill in range(kills):
+        with running(exchanging, path, len(expected), first) as (process, pipe):
+            pipe.poll(60)
+            process.join(draw.uniform(0, seconds))
+            assert process.exitcode is None, told(pipe)
+            process.kill()
+            messages = told(pipe)
+        for what, number in messages:
+            if what == "done":
+                expected[number % len(expected)] = item_of(number)
+        with blz.SuperChunk.open(path) as array:
+            assert array.verify()
+            items = array[:].tolist()
+        what, number = messages[-1]
+        if what == "begin" and items != expected:
+            expected[number % len(expected)] = item_of(number)
+            landed += 1
+        assert items == expected, kill
+        first = number + 1
+    print(f"\n{kills} kills, {first} items, {landed} that were killed in flight had landed")
 
 
 @pytest.mark.parametrize(("kills", "seconds"), sizes((4, 0.05), (200, 0.1)))

@@ -492,3 +492,17 @@ def test_where_no_row_can_be_read_there_is_a_frame_without_rows(path):
     assert found.attrs["blz:missing_rows"] == [
         [start, min(start + GROUP, ROWS)] for start in STARTS
     ]
+
+
+# Found by the fuzzer: each of thousands of pieces opened the bundle again.
+def test_a_part_that_cannot_be_opened_is_not_tried_page_by_page():
+    store = MemoryStore()
+    rows = pa.table({"n": range(4096), "x": pa.array([0.5] * 4096)})
+    blz.to_blz(rows, store, page_rows=8, encoding="plain")
+    key = layout.part((0,), 1)
+    store.put(key, b"none" + store.get(key)[4:])
+    opened = []
+    watched = Hooked(store, before=lambda _, args: opened.extend(args if args == (key,) else ()))
+    with pytest.warns(UserWarning, match="rows 0 to 4,096 are left out"):
+        assert blz.read_table(watched, on_corrupt="skip").num_rows == 0
+    assert len(opened) < 20

@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "storage": {"closing", "errors", "interrupts", "strict_json"},
     "arrays": {
         *("block_terms", "closing", "errors", "interrupts", "metalayers"),
-        *("format", "report", "storage"),
+        *("format", "report", "storage", "engine/run"),
     },
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
@@ -65,7 +65,7 @@ MAY_IMPORT = {
     # Nothing below the face imports it.
     "compat": {
         *("arrays", "arrow", "errors", "report", "format", "storage", "convert", "engine"),
-        "table",
+        *("columns", "table"),
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},

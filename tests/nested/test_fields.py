@@ -218,6 +218,9 @@ def test_a_view_of_fields_and_the_column_of_a_field_can_be_pickled(tmp_path):
         for read in (
             lambda: opened[["address.tags", "id"]],
             lambda: opened["address.place.city"],
+            # Bug: the fields of a view were counted as those of the table.
+            lambda: opened[["address.place", "id"]][["address.place.city"]],
+            lambda: opened[["address.place"]]["address.place.zip"],
         ):
             again = pickle.loads(pickle.dumps(read()))
             assert again.to_arrow().equals(read().to_arrow())

@@ -248,3 +248,24 @@ def test_a_list_with_a_value_of_3_gib_is_refused_before_anything_is_there(tmp_pa
     with pytest.raises(blz.SchemaError, match=r"column 'a'.*bytes"):
         blz.to_blz({"a": [bytes(HUGE)]}, tmp_path / "t.blz")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+@pytest.mark.parametrize("encoding", ["auto", "plain"])
+def test_row_groups_are_listed_with_their_rows_and_sizes(tmp_path, layout, encoding):
+    rows = pa.table({"n": range(100), "s": [{"a": i, "b": ["x"] * (i % 3)} for i in range(100)]})
+    path = tmp_path / "t.blz"
+    blz.to_blz(rows, path, row_group_rows=40, layout=layout, encoding=encoding)
+    with blz.open(path, mode="a") as t:
+        assert [(one.start, one.stop) for one in t.row_groups] == [(0, 40), (40, 80), (80, 100)]
+        for shown in (t, t[["s"]], t[["s.b", "n"]]):
+            groups = shown.row_groups
+            assert sum(one.nbytes for one in groups) == shown.nbytes
+            assert sum(one.cbytes for one in groups) == shown.cbytes
+        assert t[["n"]].row_groups[2].nbytes == 160
+        t.delete([("n", "<", 10)])
+        assert [(one.start, one.stop) for one in t.row_groups] == [(0, 30), (30, 70), (70, 90)]
+        found = [t[one.start : one.stop]["n"].to_pylist() for one in t.row_groups]
+        assert found == [[*range(10, 40)], [*range(40, 80)], [*range(80, 100)]]
+        t.truncate(0)
+        assert t.row_groups == []

@@ -78,7 +78,9 @@ class Chunks:
 
     def decode_into(self, number: int, out: np.ndarray) -> None:
         """Decompress a chunk to contiguous bytes of exactly its size."""
-        chunk = self.read(number)
+        self._decode(number, self.read(number), out)
+
+    def _decode(self, number: int, chunk: bytes, out: np.ndarray) -> None:
         try:
             typesize = self.typesize
             if typesize is None:
@@ -94,7 +96,7 @@ class Chunks:
         if nbytes > min(len(chunk) * MAX_RATIO, LARGE_CHUNK_BYTES):
             raise CorruptError(f"{self.source.name}: chunk {number} claims {nbytes} bytes")
         out = np.empty(nbytes, np.uint8)
-        self.decode_into(number, out)
+        self._decode(number, chunk, out)
         return out.tobytes()
 
 

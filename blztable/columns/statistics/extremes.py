@@ -40,10 +40,21 @@ def extreme(runs: Runs, read: Callable[[int], pa.Array], *, is_least: bool) -> p
         # Null if the bound is unknown, and at first, when there is no value yet.
         if is_beyond(bounds[run], best).as_py() is False:
             break
-        value = _extreme_of(read(run), is_least)
-        if not best.is_valid or is_beyond(value, best).as_py():
-            best = value
+        best = _better(best, extreme_of(read(run), is_least=is_least), is_least)
     return best
+
+
+def extreme_of_all(arrays: Iterator[pa.Array], *, is_least: bool) -> pa.Scalar:
+    """Return the least or the greatest value of one array or more, of which nothing is known."""
+    best = extreme_of(next(arrays), is_least=is_least)
+    for array in arrays:
+        best = _better(best, extreme_of(array, is_least=is_least), is_least)
+    return best
+
+
+def _better(best: pa.Scalar, value: pa.Scalar, is_least: bool) -> pa.Scalar:
+    is_beyond = pc.less if is_least else pc.greater
+    return value if not best.is_valid or is_beyond(value, best).as_py() else best
 
 
 def _in_order(bounds: pa.Array, runs: np.ndarray, is_least: bool) -> Iterator[int]:
@@ -54,7 +65,7 @@ def _in_order(bounds: pa.Array, runs: np.ndarray, is_least: bool) -> Iterator[in
     yield from runs[places.to_numpy()].tolist()
 
 
-def _extreme_of(array: pa.Array, is_least: bool) -> pa.Scalar:
+def extreme_of(array: pa.Array, *, is_least: bool) -> pa.Scalar:
     """Return the least or greatest value; null if there is none."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

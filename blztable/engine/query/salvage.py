@@ -135,6 +135,12 @@ class _Salvage:
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
         version, head = self.version, self.version.head
+        (root, *_) = version.tree.nodes(index)
+        with OpenParts(version) as parts:
+            reason = _fault(lambda: parts.open(root, span.group))
+        if reason is not None:
+            # No row can be read without the part, so smaller pieces are not tried.
+            return [Lost(span.start, span.stop, reason)]
         deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
         lines = [version.flat.column(line) for line in version.tree.nodes(index)]
         # The items of lists have pages of their own.

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.statistics.compute import statistics
+from blztable.columns.statistics.extremes import extreme
 from blztable.columns.types import one_array
-from blztable.engine.query.scan import Scan
+from blztable.engine.query.scan import Scan, statistics_of_groups
 from blztable.engine.query.windows import row_windows
 from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
@@ -170,6 +171,17 @@ def null_counts(version: Version, index: int) -> np.ndarray:
             else:
                 (nulls[group],) = statistics(array, len(array))[1].nulls
     return nulls
+
+
+def extreme_of(version: Version, index: int, *, is_least: bool) -> pa.Scalar:
+    """Return the least or the greatest value of a flat column; few of its row groups are read."""
+
+    def read(group: int) -> pa.Array:
+        with OpenParts(version) as parts:
+            span = RowSpan(group, 0, version.head.row_groups[group])
+            return one_array(read_columns(parts, [index], [span])[0])
+
+    return extreme(statistics_of_groups(version, index), read, is_least=is_least)
 
 
 def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:

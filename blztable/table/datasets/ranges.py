@@ -1,19 +1,59 @@
-"""RowRange: neighbouring rows of a version, as a fragment of a dataset reads them.
+"""The row groups of a version, and neighbouring rows of it as the fragments of a dataset.
 
-Knows nothing of datasets: it has the methods of a reader that a scan calls.
+Knows nothing of datasets: a range has the methods of a reader that a scan calls.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pyarrow as pa
 
+from blztable.engine.version.versions import Version
+from blztable.report import RowGroup
 from blztable.table.indices import row_numbers
-from blztable.table.snapshot import Reading, Snapshot
+from blztable.table.shown import Reading
+from blztable.table.snapshot import Snapshot
 
 # Rows of a fragment: a few row groups, so that all processors decode one.
 FRAGMENT_ROWS = 1 << 20
+
+
+def row_groups(version: Version, positions: Sequence[int]) -> list[RowGroup]:
+    """Return the row groups of a version, with the sizes of some columns."""
+    groups = version.head.row_groups
+    nbytes, cbytes = [0] * len(groups), [0] * len(groups)
+    if len(groups) == 1:
+        # The head has these sums: no line of the manifest is read.
+        nbytes = [sum(map(version.nbytes, positions))]
+        cbytes = [sum(map(version.cbytes, positions))]
+    for line in _lines(version, positions) if len(groups) > 1 else []:
+        parts = version.flat.column(line)
+        for group in range(len(groups)):
+            nbytes[group] += sum(sizes[group] for sizes in parts.streams.values())
+            cbytes[group] += parts.facts.cbytes[group]
+    ends = pairwise(accumulate(groups, initial=0))
+    return [RowGroup(*rows, *sizes) for rows, *sizes in zip(ends, nbytes, cbytes, strict=True)]
+
+
+def _lines(version: Version, positions: Sequence[int]) -> list[int]:
+    return [line for index in positions for line in version.tree.nodes(index)]
+
+
+def _cuts(groups: Sequence[int]) -> list[int]:
+    """Return where ranges begin and end: whole row groups, or pieces of a large one.
+
+    So a range needs the files of few row groups, and the loss of a file concerns few ranges.
+    """
+    cuts, end = [0], 0
+    for rows in groups:
+        if end > cuts[-1] and end + rows - cuts[-1] > FRAGMENT_ROWS:
+            cuts.append(end)
+        end += rows
+        if rows > FRAGMENT_ROWS:
+            cuts += [*range(end - rows + FRAGMENT_ROWS, end, FRAGMENT_ROWS), end]
+    return cuts if end == cuts[-1] > 0 else [*cuts, end]
 
 
 @dataclass(frozen=True)
@@ -28,9 +68,8 @@ class RowRange:
     @classmethod
     def all(cls, snapshot: Snapshot, positions: Sequence[int]) -> "list[RowRange]":
         """Return ranges that have all rows; one without rows if there are none."""
-        starts = range(0, max(snapshot.rows, 1), FRAGMENT_ROWS)
-        stops = [*starts[1:], snapshot.rows]
-        return [cls(snapshot, positions, *ends) for ends in zip(starts, stops, strict=True)]
+        cuts = _cuts(snapshot.version.head.row_groups)
+        return [cls(snapshot, positions, *ends) for ends in pairwise(cuts)]
 
     @property
     def schema(self) -> pa.Schema:

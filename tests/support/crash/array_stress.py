@@ -148,6 +148,21 @@ def restless(pipe: Connection, place: Path, seed: int, first: int) -> None:
             pipe.send(("done", step))
 
 
+def item_of(number: int) -> str:
+    """Return an item of any length that no other operation writes."""
+    return f"{number} " * (number * 37 % 200)
+
+
+def exchanging(pipe: Connection, place: Path, count: int, first: int) -> None:
+    """Replace one of `count` items after another until the process is killed."""
+    LocalFile.write = slowed(LocalFile.write)  # type: ignore[method-assign]
+    with blz.SuperChunk.open(place, "a") as array:
+        for number in range(first, 1 << 60):
+            pipe.send(("begin", number))
+            array[number % count] = item_of(number)
+            pipe.send(("done", number))
+
+
 def filling(pipe: Connection, place: Path, seed: int) -> None:
     """Make a new array until the process is killed; tell how many rows are appended."""
     pipe.send(0)

@@ -396,7 +396,7 @@ def changed(random: Random, data: bytes) -> None:
                 rows = random.randrange(len(before) + 1)
                 array.resize(rows)
                 before = before[:rows]
-            case 2 if not before.dtype.hasobject and len(before):
+            case 2 if len(before):
                 row = random.randrange(len(before))
                 array[row] = before[0]
                 before = before.copy()

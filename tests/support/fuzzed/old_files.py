@@ -9,6 +9,7 @@ from pathlib import Path
 
 import blosc
 import numpy as np
+import pyarrow as pa
 
 import blztable as blz
 from golden.old_writer import compressed, file_of, write_array, write_table
@@ -158,7 +159,7 @@ def read_all(random: Random, files: Files) -> str:
         save(files, Path(folder))
         path = Path(folder) / ("a.blp" if "" in files else "old")
         ways = [tables.rows_of, tables.streamed, looked_at, tables.columns_of, tables.filtered]
-        ways += [tables.picked, tables.pandas, skipped, converted, whole]
+        ways += [tables.picked, tables.pandas, skipped, converted, whole, fields]
         outcomes = {tables.outcome(lambda: whole(random, path))}
         for way in random.sample(ways, 3):
             outcomes.add(tables.outcome(lambda way=way: way(random, path)))
@@ -172,8 +173,20 @@ def whole(random: Random, path: Path) -> None:
 def looked_at(random: Random, path: Path) -> None:
     tables.looked_at(random, path)
     with blz.open(path) as table:
-        repr(table.defaults)
+        # Their `repr` is pyarrow's, which cannot show every date.
+        for value in table.defaults.values():
+            value.validate(full=True)
+        table.describe()
+        assert sum(one.stop - one.start for one in table.row_groups) == table.nrows
         str(table.verify())
+
+
+def fields(random: Random, path: Path) -> None:
+    with blz.open(path) as table:
+        for column in table.schema:
+            if pa.types.is_struct(column.type):
+                child = random.choice(list(column.type))
+                tables.sound(table.to_arrow([(column.name, child.name)]))
 
 
 def skipped(random: Random, path: Path) -> None:

@@ -23,7 +23,8 @@ from support.fuzzed.changes import WORDS, bytes_in, json_text, json_value, numbe
 
 Random = random.Random
 
-NAMES = ("nested struct", "nested list", "type", "encoded", "bundled", *tables.FRAMES)
+NAMES = ("nested struct", "nested list", "type", "encoded", "bundled", "items", "deletions")
+NAMES += tuple(tables.FRAMES)
 
 FRONT = records.new_front("0" * records.ID_DIGITS)
 

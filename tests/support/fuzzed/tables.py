@@ -633,6 +633,7 @@ def looked_at(random: Random, store: MemoryStore) -> None:
         repr(table)
         assert isinstance(dict(table.attrs), dict)
         _ = (table.nbytes, table.cbytes, table.version, table.nrows, table.schema)
+        _ = table.row_groups
         for name in set(table.column_names):
             if table.column_names.count(name) == 1:
                 repr(table[name])

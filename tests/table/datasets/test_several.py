@@ -234,6 +234,39 @@ def test_it_pickles_and_keeps_its_versions(sales):
     assert blz.dataset(sales).count_rows() == 4
 
 
+@pytest.mark.parametrize(
+    ("rows", "row_group_rows", "expected"),
+    [
+        (100, 15, [30, 30, 40]),
+        (80, 40, [40, 40]),
+        (200, 95, [40, 40, 15, 40, 40, 15, 10]),
+        (120, 80, [40, 40, 40]),
+        (0, 10, [0]),
+    ],
+)
+def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
+    tmp_path, monkeypatch, rows, row_group_rows, expected
+):
+    monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
+    numbers = pa.table({"n": pa.array(range(rows), "i8")})
+    blz.to_blz(numbers, tmp_path / "t.blz", row_group_rows=row_group_rows)
+    fragments = list(blz.dataset(tmp_path / "t.blz").get_fragments())
+    assert [one.count_rows() for one in fragments] == expected
+    assert pa.concat_tables([one.to_table() for one in fragments]).equals(numbers)
+
+
+def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
+    path = tmp_path / "t.blz"
+    blz.to_blz({"n": range(90)}, path, row_group_rows=30, encoding="plain")
+    (path / "data/col0/__2__.bin").unlink()
+    first, second, third = blz.dataset(path).get_fragments()
+    assert first.to_table()["n"].to_pylist() == [*range(30)]
+    assert third.to_table()["n"].to_pylist() == [*range(60, 90)]
+    with pytest.raises(blz.CorruptError, match="the file is missing; it has rows 30 to 60"):
+        second.to_table()
+
+
 def test_fragments_have_a_few_row_groups_of_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
     blz.to_blz({"n": range(100)}, tmp_path / "1.blz", row_group_rows=20)
