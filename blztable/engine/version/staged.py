@@ -150,7 +150,7 @@ class StagedVersion(Version):
             if isinstance(column.parts, bytes):
                 named[column.path] = frozenset(file_numbers(column.parts, column.path, groups))
             elif isinstance(column.parts, ColumnParts):
-                named[column.path] = frozenset(column.parts.k) - {NO_FILE}
+                named[column.path] = frozenset(k for k in column.parts.k if k != NO_FILE)
         return named
 
     def published(self, head: Head) -> Version:

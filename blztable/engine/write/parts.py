@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.memory import numbers_in
 from blztable.block_terms import PER_ITEM
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
@@ -168,7 +169,8 @@ class PartWriter:
         (layout,) = fixed.layout(type_)
         columns = np.empty((len(writers), rows), layout.dtype)
         for row, writer in zip(columns, writers, strict=True):
-            row.view(np.uint8)[:] = fixed.encode(writer._array_to_store(), None, None)[1][0].data
+            array = writer._array_to_store()
+            row[:] = numbers_in(array.buffers()[1], layout.dtype, array.offset, rows)
             writer._release()
         page_rows, tasks = page_rows_of(rows), []
         values = [None, pa.py_buffer(columns)]
