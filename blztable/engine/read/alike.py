@@ -125,7 +125,9 @@ def _of_family(
 ) -> list["_Matrix"]:
     """Return the columns of a chunk, or some of them, in a matrix each."""
     (stream,) = layout(type_)
-    if not first.streams.keys() <= {VALID, VALUES}:
+    claims = first.claims.keys()
+    is_sound = not claims or (pa.types.is_floating(type_) and VALID not in first.streams)
+    if not (is_sound and claims <= {NAN_IS_NULL} and first.streams.keys() <= {VALID, VALUES}):
         return []
     numbers = np.array(list(at.values()), np.int64)
     found = [_places(parts, first, group, numbers[:, group], stream) for group in groups]

@@ -167,6 +167,16 @@ def claim_items(table):
     table.head["requires"].append("per_item")
 
 
+def claim_nans(column):
+    """Claim that NaN is null."""
+
+    def act(table):
+        table.lines[column]["nan_is_null"] = [1, 0, 0]
+        table.head["requires"].append("nan_is_null")
+
+    return act
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -212,6 +222,7 @@ def claim_items(table):
         (metadata(encoding="plain"), "not a bundle"),
         (metadata(rows=127), "the manifest says"),
         (metadata(packing="per_item"), "expected one for each of 128 rows"),
+        (claim_nans(0), "column 'n'.*'nan_is_null' in a column of int64"),
         (claim_items, "column 's'.*the line of the column says 'per_item'"),
     ],
 )
