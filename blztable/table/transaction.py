@@ -109,8 +109,8 @@ class Transaction(TableReader):
         self._is_open = False
         self._committed: int | None = None
         self.is_repeated = False
-        # True if the changes cannot be made again on another version: a value belongs to a single
-        # row, or the data can be read only once.
+        # True if the changes cannot be made again on another version: values or an index belong to
+        # single rows, or the data can be read only once.
         self._only_once = False
 
     @property
@@ -233,11 +233,11 @@ class Transaction(TableReader):
         3 1
         3 2
         """
-        how = self._target.how(nan_as_null, object)
-        row_verbs.append(
+        self._only_once |= not is_repeatable(data)
+        self._only_once |= row_verbs.append(
             *(self._change_set, self._target, data),
             index=index,
-            how=how,
+            how=self._target.how(nan_as_null, object),
             evolve=evolve,
             progress=progress,
         )

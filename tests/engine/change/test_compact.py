@@ -76,7 +76,7 @@ def test_row_group_rows_that_two_set_are_a_conflict():
     with opened(store) as first, opened(store) as second:
         second.set_row_group_rows(4)
         with pytest.raises(ConflictError, match="'row_group_rows' was changed"):
-            first.set_row_group_rows(2)
+            first.set_row_group_rows(2, retries=0)
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
@@ -177,7 +177,7 @@ def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(thei
 
     hooked = Hooked(store, before=once("lock", change, layout.LOCK))
     with opened(hooked) as table, pytest.raises(ConflictError):
-        table.compact(sort_by=["n"])
+        table.compact(sort_by=["n"], retries=0)
     with blz.open(store) as table:
         assert table.sort_by == []
 
