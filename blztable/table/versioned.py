@@ -260,7 +260,8 @@ class VersionedTable(TableReader):
         A row that was updated is removed with its old values and added with the new ones. Rows that
         were only moved or written again are no changes. Row groups that both versions share are not
         read; the rows of the others are compared in memory. Columns that only one of the versions
-        has are left out.
+        has are left out. If the table was written anew with mode "w" in between, columns of the
+        same name are compared.
 
         Parameters
         ----------
