@@ -720,7 +720,7 @@ def test_a_wide_table_shows_its_first_columns(tmp_path):
     blz.to_blz({f"c{i}": [i] for i in range(1050)}, tmp_path / "t.blz", durability="process")
     with blz.open(tmp_path / "t.blz") as table:
         lines = repr(table).splitlines()
-    assert "1 rows x 1,050 columns" in lines[0]
+    assert "1 row x 1,050 columns" in lines[0]
     assert len(lines) == 42
     assert lines[-1] == "  ... and 1,010 more columns"
 
