@@ -15,7 +15,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
-from blztable.engine.query.salvage import ON_CORRUPT
+from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
@@ -370,7 +370,7 @@ class TableReader:
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
     ) -> pa.Table:
         """Read into an Arrow table.
@@ -435,7 +435,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         batch_rows: int | None = None,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
@@ -499,7 +499,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         dtype_backend: Any = no_default,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
     ) -> pd.DataFrame:
         """Read into a DataFrame.
@@ -888,7 +888,7 @@ class TableReader:
         return described([Column(snapshot, index, self) for index in positions])
 
     def dataset(
-        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
+        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: OnCorrupt = "raise"
     ) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, SupportsIndex, overload
+from typing import Any, Concatenate, Literal, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -216,7 +216,7 @@ class CTable(VersionedTable, Closing):
         commit_id: str | None = None,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         progress: ProgressOption = None,
         retries: int = RETRIES,
     ) -> Changed:
@@ -437,7 +437,7 @@ class CTable(VersionedTable, Closing):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         retries: int = RETRIES,
     ) -> Changed:
         """Update the rows whose key is there, and append the others, in one commit.
@@ -514,7 +514,7 @@ class CTable(VersionedTable, Closing):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         retries: int = RETRIES,
     ) -> Changed:
         """Put rows in the place of those that meet a condition, in one commit.
@@ -587,7 +587,7 @@ class CTable(VersionedTable, Closing):
         self,
         on: str | Sequence[str] | None = None,
         *,
-        keep: str = "first",
+        keep: Literal["first", "last"] = "first",
         order_by: str | Sequence[str | tuple[str, str]] | None = None,
         retries: int = RETRIES,
     ) -> Changed:
@@ -726,7 +726,7 @@ class CTable(VersionedTable, Closing):
         *,
         default: Any = None,
         truncate: int | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         meta: Mapping[str, bytes] | None = None,
         retries: int = RETRIES,
     ) -> Changed:

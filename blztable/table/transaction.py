@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pandas.api.extensions import no_default
 
@@ -189,7 +189,7 @@ class Transaction(TableReader):
         evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         progress: Callback | None = None,
     ) -> None:
         """Add rows at the end, see `CTable.append`.
@@ -365,7 +365,7 @@ class Transaction(TableReader):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
     ) -> Changed:
         """Update the rows whose key is there, and append the others, see `CTable.upsert`.
 
@@ -425,7 +425,7 @@ class Transaction(TableReader):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
     ) -> Changed:
         """Put rows in the place of those that meet a condition, see `CTable.replace_where`.
 
@@ -485,7 +485,7 @@ class Transaction(TableReader):
         self,
         on: str | Sequence[str] | None = None,
         *,
-        keep: str = "first",
+        keep: Literal["first", "last"] = "first",
         order_by: str | Sequence[str | tuple[str, str]] | None = None,
     ) -> Changed:
         """Keep one row of each key and remove the others, see `CTable.deduplicate`.
@@ -596,7 +596,7 @@ class Transaction(TableReader):
         *,
         default: Any = None,
         truncate: int | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         meta: Mapping[str, bytes] | None = None,
     ) -> None:
         """Add a column behind the others, see `CTable.add_column`.

@@ -6,7 +6,7 @@ A part of CTable. Knows nothing of how rows are read.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import Concatenate, Literal, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
@@ -351,7 +351,9 @@ class VersionedTable(TableReader):
         self._show_version(*published)
         return self.version
 
-    def repair(self, on_corrupt: str = "skip", *, retries: int = RETRIES) -> Repaired:
+    def repair(
+        self, on_corrupt: Literal["skip", "null"] = "skip", *, retries: int = RETRIES
+    ) -> Repaired:
         """Commit a version of what is whole of this one.
 
         All bytes are checked, as by `verify`. The row groups with damage are written again, and

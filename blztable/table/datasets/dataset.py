@@ -16,6 +16,7 @@ import pyarrow.fs
 
 from blztable.arrow.extensions import plain_schema
 from blztable.engine.query import expressions
+from blztable.engine.query.salvage import OnCorrupt
 from blztable.errors import SchemaError
 from blztable.report import counted, short_text
 from blztable.table.batches import Batches, cast, without_views
@@ -75,10 +76,10 @@ class Salvageable(Protocol):
     def __getitem__(self, key: list[str]) -> "Salvageable":
         """Return a reader of these columns."""
 
-    def to_arrow(self, *, filters: Any, on_corrupt: str) -> pa.Table:
+    def to_arrow(self, *, filters: Any, on_corrupt: OnCorrupt) -> pa.Table:
         """Read the rows that meet a condition into a table."""
 
-    def to_batches(self, *, filters: Any, batch_rows: int | None, on_corrupt: str) -> Batches:
+    def to_batches(self, *, filters: Any, batch_rows: int | None, on_corrupt: OnCorrupt) -> Batches:
         """Read the rows that meet a condition as a stream."""
 
 
@@ -87,7 +88,7 @@ class Salvaging:
     """A reader that leaves out damaged rows, or makes damaged values null."""
 
     source: Salvageable
-    on_corrupt: str
+    on_corrupt: OnCorrupt
 
     @property
     def schema(self) -> pa.Schema:
