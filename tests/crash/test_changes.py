@@ -12,7 +12,15 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
-from support.crash.changes import BOTH, CHANGES, FIRST, MORE, SECOND, two_row_groups
+from support.crash.changes import (
+    BOTH,
+    CHANGES,
+    FIRST,
+    MORE,
+    SECOND,
+    one_damaged,
+    two_row_groups,
+)
 from support.crash.checks import (
     NAME,
     RETURNED,
@@ -60,21 +68,13 @@ def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new
         assert broken is None, state.story
 
 
-def two_row_groups_of_which_one_is_damaged(path):
-    two_row_groups(path)
-    file = path / "data/col0/__2__.bin"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-
-
 @pytest.mark.parametrize("durability", ["full", "process"])
 def test_a_repair_that_stops_anywhere_leaves_the_damaged_version_or_the_whole_one(
     tmp_path, durability
 ):
     path = tmp_path / "parent" / NAME
     path.parent.mkdir()
-    two_row_groups_of_which_one_is_damaged(path)
+    one_damaged(path)
     disk = RecordingDisk(path.parent)
     changing(lambda t: t.repair(), durability)(store_on(path, disk))
     disk.mark(RETURNED)

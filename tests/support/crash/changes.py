@@ -30,6 +30,15 @@ def two_row_groups(path):
         table.append(SECOND)
 
 
+def one_damaged(path):
+    """Make a table of two row groups, of which the second one is damaged."""
+    two_row_groups(path)
+    file = max((path / "data").glob("*/__2__.bin"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
 def feed(table):
     with table.appender() as columns:
         columns["text"].append(["e"])
