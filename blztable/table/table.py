@@ -1177,24 +1177,28 @@ class CTable(VersionedTable, Closing):
         before = snapshot = self._snapshot
         store, uuid = before.version.store, before.version.head.uuid
         with ExitStack() as pins:
-            while True:
-                tx = Transaction(self, self._options(snapshot), commit_id, snapshot)
-                try:
-                    with tx:
-                        verb(tx)
-                    break
-                except ConflictError:
-                    if not left or tx._only_once or monotonic() > end:
-                        raise
-                    version, pinned = pin(store)
-                    pins.enter_context(pinned)
-                    # Another table at this place was not meant.
-                    if version.head.uuid != uuid:
-                        raise
-                    left, snapshot = left - 1, Snapshot(version, None)
-            if self._snapshot is before and snapshot is not before and not tx.is_repeated:
-                # The newer version had nothing to change.
-                self._show_version(*pin(store, tx.version))
+            try:
+                while True:
+                    tx = Transaction(self, self._options(snapshot), commit_id, snapshot)
+                    try:
+                        with tx:
+                            verb(tx)
+                        break
+                    except ConflictError:
+                        if not left or tx._only_once or monotonic() > end:
+                            raise
+                        version, pinned = pin(store)
+                        pins.enter_context(pinned)
+                        # Another table at this place was not meant.
+                        if version.head.uuid != uuid:
+                            raise
+                        left, snapshot = left - 1, Snapshot(version, None)
+                if self._snapshot is before and snapshot is not before and not tx.is_repeated:
+                    # The newer version had nothing to change.
+                    self._show_version(*pin(store, tx.version))
+            finally:
+                # An exception that is kept keeps this frame, which must not pin a version.
+                del before, snapshot
         return tx.changed
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
