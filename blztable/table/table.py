@@ -1103,10 +1103,7 @@ class CTable(VersionedTable, Closing):
         Changed(version=2)
         """
         return self._again(
-            *(retries, Transaction.set_retention),
-            versions=versions,
-            seconds=seconds,
-            bytes=bytes,
+            retries, Transaction.set_retention, versions=versions, seconds=seconds, bytes=bytes
         )
 
     def set_row_group_rows(self, rows: int | None, *, retries: int = RETRIES) -> Changed:
