@@ -169,5 +169,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and what is imported already."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, and none of the rooms behind them."""
+    return sorted({*__all__, "__version__"})

@@ -5,7 +5,7 @@ Each is a few lines over the other rooms. Wrong arguments raise before anything 
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +18,7 @@ from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
 from blztable.engine.change.damage.drafts import recovered, whole
-from blztable.engine.query.salvage import ON_CORRUPT
+from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
@@ -45,8 +45,8 @@ def create(
     path: Place,
     schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
-    mode: str = "x",
-    layout: str | None = None,
+    mode: Literal["x", "w"] = "x",
+    layout: Literal["directory", "file"] | None = None,
     optimize: str | Mapping[str, str] | None = None,
     compression: str | Mapping[str, str] | None = None,
     clevel: int | Mapping[str, int] | None = None,
@@ -57,7 +57,7 @@ def create(
     row_group_rows: int | None = None,
     expectedlen: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
-    durability: str = "full",
+    durability: Literal["full", "process"] = "full",
     attrs: Mapping[str, Any] | None = None,
     meta: Mapping[str, bytes] | None = None,
     column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
@@ -172,11 +172,11 @@ def create(
 
 def open(
     path: Place,
-    mode: str = "r",
+    mode: Literal["r", "a"] = "r",
     *,
     version: int | str | None = None,
     at: At = None,
-    durability: str = "full",
+    durability: Literal["full", "process"] = "full",
 ) -> CTable:
     """Open a table at one version.
 
@@ -324,7 +324,7 @@ def read_blz(
     version: int | str | None = None,
     at: At = None,
     dtype_backend: Any = no_default,
-    on_corrupt: str = "raise",
+    on_corrupt: OnCorrupt = "raise",
     progress: ProgressOption = None,
 ) -> pd.DataFrame:
     """Read a table, or some columns of it, into a DataFrame.
@@ -421,7 +421,7 @@ def read_table(
     dictionaries: Sequence[str] | None = None,
     version: int | str | None = None,
     at: At = None,
-    on_corrupt: str = "raise",
+    on_corrupt: OnCorrupt = "raise",
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
 
@@ -479,7 +479,7 @@ def dataset(
     dictionaries: Sequence[str] | None = None,
     version: int | str | None = None,
     at: At = None,
-    on_corrupt: str = "raise",
+    on_corrupt: OnCorrupt = "raise",
     partitioning: pa.Schema | None = None,
 ) -> BlzDataset:
     """Open a table, or several as one, as a pyarrow Dataset for query engines.

@@ -178,7 +178,7 @@ class ConflictError(BlzError, RuntimeError):
     >>> with blz.open("t.blz", "a") as one, blz.open("t.blz", "a") as other:
     ...     done = one.drop_columns(["a"])
     ...     try:
-    ...         done = other.append({"a": [3]})
+    ...         done = other.append({"a": [3]}, retries=0)
     ...     except blz.ConflictError:
     ...         print("open the table again")
     open the table again

@@ -4,7 +4,7 @@ Knows nothing of the files of these programs.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ def convert(
     new: Place,
     *,
     columns: Sequence[str] | None = None,
-    mode: str = "x",
+    mode: Literal["x", "w"] = "x",
     progress: ProgressOption = None,
 ) -> int:
     """Make a table of a directory of BLZ or bcolz, or of a file of Bloscpack.

@@ -6,6 +6,7 @@ Knows nothing of how they are computed. One column or file may have several prob
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from html import escape
 from typing import Any
 
 # Problems that the text of a report lists; it counts the rest.
@@ -16,8 +17,21 @@ NAME_LENGTH = 40
 Rows = tuple[int, int]
 
 
+class Printed:
+    """Looks in a notebook as it prints, also within a list."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print it in IPython."""
+        printer.text(str(self))
+
+
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Printed):
     """A problem of a version, and the rows that it affects.
 
     Attributes
@@ -71,7 +85,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Printed):
     """Result of `CTable.verify`: what was checked, and the problems. True if there are none.
 
     Attributes
@@ -178,15 +192,15 @@ class Report:
         ...     print(t.verify().summary)
         version 1: intact; 3 rows x 1 column; checked: ...
         """
-        shape = f"{_count(self.rows, 'row')} x {_count(len(self.columns), 'column')}"
-        chunks = f", {_count(self.chunks, 'chunk')}" if self.full else ", no chunks"
-        verdict = _count(len(self.problems), "problem") if self.problems else "intact"
+        shape = f"{counted(self.rows, 'row')} x {counted(len(self.columns), 'column')}"
+        chunks = f", {counted(self.chunks, 'chunk')}" if self.full else ", no chunks"
+        verdict = counted(len(self.problems), "problem") if self.problems else "intact"
         # The files of other programs.
         has_none = self.full and self.chunks and not self.nbytes
-        compared = "no checksums" if has_none else _count(self.nbytes, "byte")
+        compared = "no checksums" if has_none else counted(self.nbytes, "byte")
         return (
             f"version {self.version}: {verdict}; {shape}; checked: "
-            f"{_count(self.files, 'file')}{chunks}, {compared}"
+            f"{counted(self.files, 'file')}{chunks}, {compared}"
         )
 
     def __str__(self) -> str:
@@ -233,7 +247,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStorage:
+class StreamStorage(Printed):
     """How a stream of a column is stored. A column has one or a few streams.
 
     Attributes
@@ -323,7 +337,7 @@ class ColumnPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Printed):
     """Result of `CTable.explain`: the pages that a read decodes and skips, by their statistics.
 
     A read may skip more: after the filter, pages without a matching row are not read from the
@@ -464,7 +478,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionInfo:
+class VersionInfo(Printed):
     """One version in the list that `CTable.versions` returns.
 
     For a damaged version only `number` and `damage` are set.
@@ -518,9 +532,20 @@ class VersionInfo:
     tags: tuple[str, ...] = ()
     deleted_rows: int | None = None
 
+    def __str__(self) -> str:
+        """Return one line of text."""
+        parts = [f"version {self.number}"]
+        if self.time is not None:
+            parts.append(f"{self.time:%Y-%m-%d %H:%M:%S}")
+        parts += [] if self.operation is None else [self.operation]
+        parts += [] if self.rows is None else [counted(self.rows, "row")]
+        parts += [f"tag {tag!r}" for tag in self.tags]
+        parts += [] if self.damage is None else [f"damaged: {self.damage}"]
+        return ", ".join(parts)
+
 
 @dataclass(frozen=True, slots=True)
-class VersionDiff:
+class VersionDiff(Printed):
     """What changed between two versions, as `CTable.diff` finds it in their manifests.
 
     A row group that was written again, as by an update, is one that was removed and one that was
@@ -596,7 +621,7 @@ class VersionDiff:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
+class RowGroup(Printed):
     """A row group of a table, as `CTable.row_groups` lists it.
 
     Attributes
@@ -624,7 +649,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskUsage:
+class DiskUsage(Printed):
     """Result of `CTable.disk_usage`: the bytes on disk, by what they are for.
 
     Attributes
@@ -716,7 +741,7 @@ class Vacuumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Printed):
     """Result of `CTable.repair`: the version that was made, and what is lost.
 
     Attributes
@@ -753,7 +778,7 @@ class Repaired:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Changed:
+class Changed(Printed):
     """Result of a change: the numbers of rows that it changed, and the version that it made.
 
     Attributes
@@ -793,12 +818,13 @@ class Changed:
             "updated": self.rows_updated,
             "deleted": self.rows_deleted,
         }
-        done = [f"{_count(number, 'row')} {name}" for name, number in numbers.items() if number]
+        done = [f"{counted(number, 'row')} {name}" for name, number in numbers.items() if number]
         version = "" if self.version is None else f"version {self.version}: "
         return version + (", ".join(done) or "no rows changed")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

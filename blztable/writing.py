@@ -5,7 +5,7 @@ Knows nothing of files: `convert` makes streams of columns, the engine commits t
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from blztable.compat.table import named
 from blztable.convert.gateway import Nan, Reading
@@ -35,8 +35,8 @@ def to_blz(
     data: Any,
     path: Place,
     *,
-    mode: str = "w",
-    layout: str | None = None,
+    mode: Literal["w", "a", "x"] = "w",
+    layout: Literal["directory", "file"] | None = None,
     index: bool | None = None,
     evolve: bool = False,
     optimize: str | Mapping[str, str] | None = None,
@@ -49,14 +49,14 @@ def to_blz(
     row_group_rows: int | None = None,
     expectedlen: int | None = None,
     page_rows: int | Mapping[str, int] | None = None,
-    durability: str = "full",
+    durability: Literal["full", "process"] = "full",
     attrs: Mapping[str, Any] | None = None,
     meta: Mapping[str, bytes] | None = None,
     column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
     commit_id: str | None = None,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
-    object: str = "infer",
+    object: Literal["infer", "json", "error"] = "infer",
     truncate: Mapping[str, int] | None = None,
     progress: ProgressOption = None,
 ) -> None:

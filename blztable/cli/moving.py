@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
@@ -64,7 +64,7 @@ def _convert(options: Namespace) -> int:
     with blz.open(path) as old:
         names = column_names(old, options.columns)
         total = old.nrows
-    mode = "w" if options.replace else "x"
+    mode: Literal["w", "x"] = "w" if options.replace else "x"
     with bar("importing", total) as advance:
         seen = 0
 
@@ -166,6 +166,7 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
                 tx.append(data, evolve=options.evolve)
                 tx.compact(sort_by=sort_by)
         else:
+            mode: Literal["w", "a", "x"]
             mode = "w" if options.replace else "a" if options.append and not sort_by else "x"
             blz.to_blz(
                 *(data, options.table),

@@ -4,9 +4,11 @@ Knows nothing of tables.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from blztable.errors import TableExistsError
 from blztable.storage.local import LocalStore
@@ -18,6 +20,7 @@ from blztable.storage.store import Store
 LAYOUTS = ("directory", "file")
 # The layout of a new table whose writer does not choose one.
 USUAL_LAYOUT = "directory"
+URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
 Place = str | os.PathLike[str] | Store | Any
 
@@ -48,7 +51,7 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
     if isinstance(place, str | os.PathLike):
         if not os.fspath(place):
             raise ValueError("the path is empty; pass the path of the table")
-        where = os.path.expanduser(place)
+        where = os.path.expanduser(_path_of(place))
         return one_file.at(where) if is_file(where, layout) else LocalStore(where)
     if hasattr(place, "put_new"):
         return place
@@ -58,7 +61,24 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
         return OneFileStore(Sink(place))
     if not is_new and is_source(place):
         return OneFileStore(source_of(place))
-    raise TypeError(f"expected a path, a binary file or a store, found {type(place).__name__}")
+    several = "; dataset() takes several tables" if isinstance(place, list | tuple) else ""
+    raise TypeError(
+        f"expected a path, a binary file or a store, found {type(place).__name__}{several}"
+    )
+
+
+def _path_of(place: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the path that a URL of a file names; ValueError for any other URL."""
+    url = URL.match(place) if isinstance(place, str) else None
+    if url is None:
+        return place
+    host, path = url["host"], unquote(url["path"])
+    if url["scheme"] != "file" or host not in ("", "localhost"):
+        raise ValueError(
+            f"{place}: URLs of {url['scheme']} are not supported; a table is at a local path, and "
+            "a table in one file is read from any binary file, as of pyarrow.fs"
+        )
+    return path
 
 
 def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:

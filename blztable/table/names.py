@@ -1,7 +1,8 @@
 """Names: the columns, and the fields of nested columns, that names select. Reads nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from blztable.arrow.nested.paths import Names, Path, column_of
 from blztable.engine.query.fields import FieldView, find_field
@@ -69,3 +70,8 @@ def listed(columns: Iterable[Names], argument: str) -> list[Names]:
     if not isinstance(columns, Iterable):
         raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
     return list(map(column_of, columns))
+
+
+def repeatable(names: Any) -> Any:
+    """Return the names so that they can be read twice; what is no iterator is checked later."""
+    return list(names) if isinstance(names, Iterator) else names

@@ -15,15 +15,15 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
-from blztable.engine.query.salvage import ON_CORRUPT
+from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
 from blztable.engine.write.sort_keys import kept
-from blztable.errors import ColumnNotFoundError, ReadOnlyError, SchemaError
+from blztable.errors import ColumnNotFoundError, CorruptError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
-from blztable.report import Explanation, Report, RowGroup, short_text, size_text
+from blztable.report import Explanation, Report, RowGroup, counted, short_text, size_text
 from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
@@ -32,11 +32,13 @@ from blztable.table.datasets.dataset import BlzDataset, Salvaging
 from blztable.table.datasets.ranges import RowRange, row_groups
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.shown import Reading
+from blztable.table.shown import Reading, as_html
 from blztable.table.snapshot import Snapshot
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
+# Columns and rows that it shows in a notebook.
+SHOWN_IN_HTML, HEAD = 20, 5
 
 ColumnNames: TypeAlias = Sequence[Names]
 Filters: TypeAlias = str | pc.Expression | list[Any] | None
@@ -391,7 +393,7 @@ class TableReader:
         *,
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
     ) -> pa.Table:
         """Read into an Arrow table.
@@ -456,7 +458,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         batch_rows: int | None = None,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
     ) -> Batches:
         """Read as a stream of record batches, for tables larger than memory.
 
@@ -520,7 +522,7 @@ class TableReader:
         filters: Filters = None,
         dictionaries: Sequence[str] | None = None,
         dtype_backend: Any = no_default,
-        on_corrupt: str = "raise",
+        on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
     ) -> pd.DataFrame:
         """Read into a DataFrame.
@@ -909,7 +911,7 @@ class TableReader:
         return described([Column(snapshot, index, self) for index in positions])
 
     def dataset(
-        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: str = "raise"
+        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: OnCorrupt = "raise"
     ) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 
@@ -1080,8 +1082,9 @@ class TableReader:
         names = [short_text(field.name) for field in fields]
         width = max(map(len, names), default=0)
         lines = [
-            f"<{type(self).__name__} {self.path}, version {self.version}: {self.nrows:,} rows x "
-            f"{len(shown):,} columns, {size_text(self.nbytes)} in {size_text(self.cbytes)}>"
+            f"<{type(self).__name__} {self.path}, version {self.version}: "
+            f"{counted(self.nrows, 'row')} x {counted(len(shown), 'column')}, "
+            f"{size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
         lines += [
             f"  {name:<{width}}  {field.type}" for name, field in zip(names, fields, strict=True)
@@ -1089,6 +1092,20 @@ class TableReader:
         if len(shown) > SHOWN:
             lines.append(f"  ... and {len(shown) - SHOWN:,} more columns")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the names, the types and the first rows as a table of a notebook."""
+        snapshot, shown = self._reading()
+        some = shown[:SHOWN_IN_HTML]
+        try:
+            rows, why = snapshot.arrow(some, 0, min(HEAD, snapshot.rows)), ""
+        except CorruptError as error:
+            rows, why = snapshot.schema(some).empty_table(), str(error)
+        size = snapshot.rows, len(shown)
+        return as_html(repr(self).splitlines()[0].strip("<>"), rows, size, why)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.column_names
 
     def _reading(
         self, columns: ColumnNames | None = None, dictionaries: Sequence[str] | None = None

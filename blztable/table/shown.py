@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
+from blztable.report import counted, short_text
 
 # Keys under which a result lists the rows it lacks, and by column the rows whose values it lacks:
 # pairs of the first row and the row after.
@@ -159,3 +161,30 @@ def _without_ours(field: pa.Field) -> pa.Field:
     if metadata.pop(FIELD_KEY, None) is None:
         return field
     return field.with_metadata(metadata or None)
+
+
+def as_html(title: str, rows: pa.Table, size: tuple[int, int], why: str) -> str:
+    """Return rows of a table as notebooks show them, or why there are none.
+
+    `size` is the number of rows and columns of the table.
+    """
+    types = [str(field.type) for field in rows.schema]
+    cells = zip(*[list(map(_cell, column)) for column in rows.columns], strict=True)
+    lines = [_line(rows.column_names, "th"), *(_line(row, "td") for row in (types, *cells))]
+    hidden = (size[0] - rows.num_rows, "more row"), (size[1] - rows.num_columns, "more column")
+    notes = [why] if why else [counted(*one) for one in hidden if one[0]]
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<p>{escape(title)}</p><table>{''.join(lines)}</table>{below}"
+
+
+def _line(cells: Sequence[str], tag: str) -> str:
+    texts = (f"<{tag}>{escape(short_text(cell))}</{tag}>" for cell in cells)
+    return f"<tr>{''.join(texts)}</tr>"
+
+
+def _cell(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError):
+        # A time that Python does not have.
+        return str(value.cast(pa.string()))

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, SupportsIndex, overload
+from typing import Any, Concatenate, Literal, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from blztable.report import Changed
 from blztable.table.changing.appender import Appender
 from blztable.table.column import Column
 from blztable.table.indices import checked_count
+from blztable.table.names import repeatable
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
@@ -215,8 +216,9 @@ class CTable(VersionedTable, Closing):
         commit_id: str | None = None,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         progress: ProgressOption = None,
+        retries: int = RETRIES,
     ) -> Changed:
         """Add rows at the end.
 
@@ -248,6 +250,9 @@ class CTable(VersionedTable, Closing):
             How columns of Python objects are stored, as in `to_blz`.
         progress : bool or callable, optional
             Progress of the write, as in `to_blz`.
+        retries : int, optional
+            How often rows in memory are appended again, to the newest version, after a conflict,
+            before ConflictError is raised. After 30 seconds they are not.
 
         Returns
         -------
@@ -279,16 +284,18 @@ class CTable(VersionedTable, Closing):
         version 2: 1 row appended
         version 2: no rows changed
         """
-        with reporting(progress, "appending") as callback, self._alone(commit_id) as tx:
-            tx.append(
-                data,
-                evolve=evolve,
-                index=index,
-                nan_as_null=nan_as_null,
-                object=object,
-                progress=callback,
+        with reporting(progress, "appending") as callback:
+            return self._attempts(
+                *(retries, commit_id),
+                lambda tx: tx.append(
+                    data,
+                    evolve=evolve,
+                    index=index,
+                    nan_as_null=nan_as_null,
+                    object=object,
+                    progress=callback,
+                ),
             )
-        return tx.changed
 
     @contextmanager
     def appender(self, *, commit_id: str | None = None) -> Iterator[Appender]:
@@ -430,7 +437,7 @@ class CTable(VersionedTable, Closing):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         retries: int = RETRIES,
     ) -> Changed:
         """Update the rows whose key is there, and append the others, in one commit.
@@ -507,7 +514,7 @@ class CTable(VersionedTable, Closing):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         retries: int = RETRIES,
     ) -> Changed:
         """Put rows in the place of those that meet a condition, in one commit.
@@ -580,7 +587,7 @@ class CTable(VersionedTable, Closing):
         self,
         on: str | Sequence[str] | None = None,
         *,
-        keep: str = "first",
+        keep: Literal["first", "last"] = "first",
         order_by: str | Sequence[str | tuple[str, str]] | None = None,
         retries: int = RETRIES,
     ) -> Changed:
@@ -719,7 +726,7 @@ class CTable(VersionedTable, Closing):
         *,
         default: Any = None,
         truncate: int | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         meta: Mapping[str, bytes] | None = None,
         retries: int = RETRIES,
     ) -> Changed:
@@ -869,7 +876,7 @@ class CTable(VersionedTable, Closing):
             safe=safe,
         )
 
-    def drop_columns(self, names: Iterable[Names]) -> Changed:
+    def drop_columns(self, names: Iterable[Names], *, retries: int = RETRIES) -> Changed:
         """Drop columns; no data are read or written.
 
         Their files are removed together with the last version that has the columns.
@@ -879,6 +886,9 @@ class CTable(VersionedTable, Closing):
         names : iterable of str or tuple of str
             Names of the columns to drop. "address.city" or ("address", "city") is a field of a
             struct, also of one in a list.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -906,9 +916,9 @@ class CTable(VersionedTable, Closing):
         (Changed(version=2), Changed(version=3))
         ['b', 'd']
         """
-        return self._change(Transaction.drop_columns, names)
+        return self._again(retries, Transaction.drop_columns, repeatable(names))
 
-    def rename_columns(self, names: Mapping[str, str]) -> Changed:
+    def rename_columns(self, names: Mapping[str, str], *, retries: int = RETRIES) -> Changed:
         """Rename columns; no data are read or written.
 
         Parameters
@@ -916,6 +926,9 @@ class CTable(VersionedTable, Closing):
         names : mapping of str to str
             Old name to new name. "address.city" is a field of a struct; its new name is that within
             the struct.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -944,15 +957,18 @@ class CTable(VersionedTable, Closing):
         ...     print(t.head().to_pydict())
         {'b': [1], 'a': [2]}
         """
-        return self._change(Transaction.rename_columns, names)
+        return self._again(retries, Transaction.rename_columns, names)
 
-    def reorder_columns(self, names: Iterable[str]) -> Changed:
+    def reorder_columns(self, names: Iterable[str], *, retries: int = RETRIES) -> Changed:
         """Put some columns first; no data are read or written.
 
         Parameters
         ----------
         names : iterable of str
             Names of the columns to put first, in this order. The others follow in their old order.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -979,9 +995,14 @@ class CTable(VersionedTable, Closing):
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
-        return self._change(Transaction.reorder_columns, names)
+        return self._again(retries, Transaction.reorder_columns, repeatable(names))
 
-    def compact(self, sort_by: str | Sequence[str | tuple[str, str]] | None = None) -> Changed:
+    def compact(
+        self,
+        sort_by: str | Sequence[str | tuple[str, str]] | None = None,
+        *,
+        retries: int = RETRIES,
+    ) -> Changed:
         """Merge small row groups, remove the values of deleted rows, or sort all rows.
 
         Appends by others may be committed meanwhile. Appends merge small row groups at the end by
@@ -994,6 +1015,9 @@ class CTable(VersionedTable, Closing):
             Columns to sort all rows by, nulls last, as in `to_blz`; by default the columns that the
             table was last sorted by, and () to sort by none. While sorting, a few columns at a time
             are in memory with all their rows.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -1023,7 +1047,7 @@ class CTable(VersionedTable, Closing):
         ...     print(t["n"][:].to_pylist())
         [1, 2, 3]
         """
-        return self._change(Transaction.compact, sort_by)
+        return self._again(retries, Transaction.compact, sort_by)
 
     def set_retention(
         self,
@@ -1031,6 +1055,7 @@ class CTable(VersionedTable, Closing):
         versions: int | None = None,
         seconds: int | None = None,
         bytes: int | None = None,
+        retries: int = RETRIES,
     ) -> Changed:
         """Set how long superseded versions are kept: by default one hour, at most 10 versions.
 
@@ -1049,6 +1074,9 @@ class CTable(VersionedTable, Closing):
             Maximum size of the files of older versions that the newest one does not use, together;
             unchanged by default, and without a limit at first. Each commit then reads the manifests
             of the versions that stay.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -1074,11 +1102,11 @@ class CTable(VersionedTable, Closing):
         ...     t.set_retention(versions=3, seconds=24 * 3600)
         Changed(version=2)
         """
-        return self._change(
-            Transaction.set_retention, versions=versions, seconds=seconds, bytes=bytes
+        return self._again(
+            retries, Transaction.set_retention, versions=versions, seconds=seconds, bytes=bytes
         )
 
-    def set_row_group_rows(self, rows: int | None) -> Changed:
+    def set_row_group_rows(self, rows: int | None, *, retries: int = RETRIES) -> Changed:
         """Set the number of rows of new row groups.
 
         Rows that are stored stay in their row groups until a compaction joins small ones.
@@ -1087,6 +1115,9 @@ class CTable(VersionedTable, Closing):
         ----------
         rows : int or None
             Number of rows; None for as many as `to_blz` takes by default.
+        retries : int, optional
+            How often the change is made again on the newest version after a conflict, before
+            ConflictError is raised. After 30 seconds it is not made again.
 
         Returns
         -------
@@ -1114,7 +1145,7 @@ class CTable(VersionedTable, Closing):
         Changed(version=2)
         Changed(version=3)
         """
-        return self._change(Transaction.set_row_group_rows, rows)
+        return self._again(retries, Transaction.set_row_group_rows, rows)
 
     def _change(
         self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs
@@ -1132,29 +1163,39 @@ class CTable(VersionedTable, Closing):
         **kwargs: P.kwargs,
     ) -> Changed:
         """Commit one verb; after a conflict make it again, on the newest version."""
+        return self._attempts(retries, None, lambda tx: verb(tx, *args, **kwargs))
+
+    def _attempts(
+        self, retries: int, commit_id: str | None, verb: Callable[[Transaction], object]
+    ) -> Changed:
+        """Commit a verb, possibly with a name, as often as conflicts let it."""
         self._check_alone()
         left, end = checked_count(retries, "retries"), monotonic() + RETRY_SECONDS
         before = snapshot = self._snapshot
         store, uuid = before.version.store, before.version.head.uuid
         with ExitStack() as pins:
-            while True:
-                tx = Transaction(self, self._options(snapshot), None, snapshot)
-                try:
-                    with tx:
-                        verb(tx, *args, **kwargs)
-                    break
-                except ConflictError:
-                    if not left or tx._only_once or monotonic() > end:
-                        raise
-                    version, pinned = pin(store)
-                    pins.enter_context(pinned)
-                    # Another table at this place was not meant.
-                    if version.head.uuid != uuid:
-                        raise
-                    left, snapshot = left - 1, Snapshot(version, None)
-            if self._snapshot is before and snapshot is not before:
-                # The newer version had nothing to change.
-                self._show_version(*pin(store, tx.version))
+            try:
+                while True:
+                    tx = Transaction(self, self._options(snapshot), commit_id, snapshot)
+                    try:
+                        with tx:
+                            verb(tx)
+                        break
+                    except ConflictError:
+                        if not left or tx._only_once or monotonic() > end:
+                            raise
+                        version, pinned = pin(store)
+                        pins.enter_context(pinned)
+                        # Another table at this place was not meant.
+                        if version.head.uuid != uuid:
+                            raise
+                        left, snapshot = left - 1, Snapshot(version, None)
+                if self._snapshot is before and snapshot is not before and not tx.is_repeated:
+                    # The newer version had nothing to change.
+                    self._show_version(*pin(store, tx.version))
+            finally:
+                # An exception that is kept keeps this frame, which must not pin a version.
+                del before, snapshot
         return tx.changed
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pandas.api.extensions import no_default
 
@@ -109,8 +109,8 @@ class Transaction(TableReader):
         self._is_open = False
         self._committed: int | None = None
         self.is_repeated = False
-        # True if the changes cannot be made again on another version: a value belongs to a single
-        # row, or the data can be read only once.
+        # True if the changes cannot be made again on another version: values or an index belong to
+        # single rows, or the data can be read only once.
         self._only_once = False
 
     @property
@@ -189,7 +189,7 @@ class Transaction(TableReader):
         evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         progress: Callback | None = None,
     ) -> None:
         """Add rows at the end, see `CTable.append`.
@@ -233,11 +233,11 @@ class Transaction(TableReader):
         3 1
         3 2
         """
-        how = self._target.how(nan_as_null, object)
-        row_verbs.append(
+        self._only_once |= not is_repeatable(data)
+        self._only_once |= row_verbs.append(
             *(self._change_set, self._target, data),
             index=index,
-            how=how,
+            how=self._target.how(nan_as_null, object),
             evolve=evolve,
             progress=progress,
         )
@@ -365,7 +365,7 @@ class Transaction(TableReader):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
     ) -> Changed:
         """Update the rows whose key is there, and append the others, see `CTable.upsert`.
 
@@ -425,7 +425,7 @@ class Transaction(TableReader):
         *,
         index: bool | None = None,
         nan_as_null: bool | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
     ) -> Changed:
         """Put rows in the place of those that meet a condition, see `CTable.replace_where`.
 
@@ -485,7 +485,7 @@ class Transaction(TableReader):
         self,
         on: str | Sequence[str] | None = None,
         *,
-        keep: str = "first",
+        keep: Literal["first", "last"] = "first",
         order_by: str | Sequence[str | tuple[str, str]] | None = None,
     ) -> Changed:
         """Keep one row of each key and remove the others, see `CTable.deduplicate`.
@@ -596,7 +596,7 @@ class Transaction(TableReader):
         *,
         default: Any = None,
         truncate: int | None = None,
-        object: str = "infer",
+        object: Literal["infer", "json", "error"] = "infer",
         meta: Mapping[str, bytes] | None = None,
     ) -> None:
         """Add a column behind the others, see `CTable.add_column`.

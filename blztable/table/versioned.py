@@ -6,7 +6,7 @@ A part of CTable. Knows nothing of how rows are read.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import Concatenate, Literal, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
@@ -260,7 +260,8 @@ class VersionedTable(TableReader):
         A row that was updated is removed with its old values and added with the new ones. Rows that
         were only moved or written again are no changes. Row groups that both versions share are not
         read; the rows of the others are compared in memory. Columns that only one of the versions
-        has are left out.
+        has are left out. If the table was written anew with mode "w" in between, columns of the
+        same name are compared.
 
         Parameters
         ----------
@@ -350,7 +351,9 @@ class VersionedTable(TableReader):
         self._show_version(*published)
         return self.version
 
-    def repair(self, on_corrupt: str = "skip", *, retries: int = RETRIES) -> Repaired:
+    def repair(
+        self, on_corrupt: Literal["skip", "null"] = "skip", *, retries: int = RETRIES
+    ) -> Repaired:
         """Commit a version of what is whole of this one.
 
         All bytes are checked, as by `verify`. The row groups with damage are written again, and

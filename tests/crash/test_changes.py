@@ -12,7 +12,15 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
-from support.crash.changes import BOTH, CHANGES, FIRST, MORE, SECOND, two_row_groups
+from support.crash.changes import (
+    BOTH,
+    CHANGES,
+    FIRST,
+    MORE,
+    SECOND,
+    one_damaged,
+    two_row_groups,
+)
 from support.crash.checks import (
     NAME,
     RETURNED,
@@ -27,9 +35,10 @@ from support.crash.checks import (
     nothing,
     recorded,
     states,
+    store_on,
     where_it_shows,
 )
-from support.crash.model import FLUSHES, killed_state, write_state
+from support.crash.model import FLUSHES, RecordingDisk, killed_state, write_state
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -57,6 +66,41 @@ def test_a_process_killed_anywhere_in_a_change_leaves_the_old_version_or_the_new
         returned = RETURNED in recording.log.marked(stop)
         broken = broken_promise(state, tmp_path / "state", recording, returned=returned)
         assert broken is None, state.story
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_a_repair_that_stops_anywhere_leaves_the_damaged_version_or_the_whole_one(
+    tmp_path, durability
+):
+    path = tmp_path / "parent" / NAME
+    path.parent.mkdir()
+    one_damaged(path)
+    disk = RecordingDisk(path.parent)
+    changing(lambda t: t.repair(), durability)(store_on(path, disk))
+    disk.mark(RETURNED)
+    log, stops = disk.log, range(len(disk.log) + 1)
+    if durability == "full":
+        found = states(log, stops, all_of_it=False)
+    else:
+        found = ((killed_state(log, stop), RETURNED in log.marked(stop)) for stop in stops)
+    seen = set()
+    for state, returned in found:
+        there = write_state(state, tmp_path / "state") / NAME
+        numbers = versions.numbers(LocalStore(there))
+        assert numbers[:2] == [1, 2], state.story
+        assert blz.read_table(there, version=1).equals(FIRST), state.story
+        with blz.open(there, "a") as t:
+            assert t.version == numbers[-1], state.story
+            assert t.version == 3 or not returned, state.story
+            if t.version == 2:
+                t.repair()
+            assert t.to_arrow().equals(FIRST), state.story
+            assert t.verify().is_intact, state.story
+            t.append(MORE)
+            assert t.nrows == 3, state.story
+        seen.add(len(numbers))
+        shutil.rmtree(tmp_path / "state")
+    assert seen == {2, 3}
 
 
 def wrong_after_haste(state, directory, recording):
@@ -110,6 +154,7 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "upsert": [["col0/__3__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
     "upsert that moves rows": BOTH_COLUMNS,
     "replace_where": [[f"col{n}/__{k}__.bin" for n in (0, 1) for k in (3, 4)]],
+    "deduplicate": [["col0/__3__.bin", "col0/__4__.bin", "col1/__3__.bin"]],
     "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
     "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
     "alter_column": [["col0/__3__.bin", "col0/__4__.bin"]],
@@ -119,6 +164,7 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "reorder_columns": [[]],
     "restore": [[]],
     "tag": [[]],
+    "settings": [[]],
     "retention": [[]],
     "metalayers": [[]],
 }

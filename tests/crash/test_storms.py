@@ -22,7 +22,7 @@ import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 from support.crash import stress
-from support.crash.changes import CHANGES, two_row_groups
+from support.crash.changes import CHANGES, FIRST, one_damaged, two_row_groups
 from support.crash.checks import changing, debris_of, held_versions, unnamed
 from support.crash.stress import (
     SCHEMA,
@@ -302,6 +302,34 @@ def test_a_change_on_a_disk_that_is_full_at_any_call_is_made_or_leaves_no_trace(
     assert room > 5
     assert unnamed(path) == set()
     assert held_versions(path) == {**before, **makes}
+
+
+def test_a_repair_on_a_disk_that_is_full_at_any_call_is_made_or_leaves_no_trace(tmp_path):
+    path = tmp_path / "t.blz"
+    one_damaged(path)
+    for room in count():
+        disk = FullDisk(room)
+        with blz.open(LocalStore(path, disk=disk), "a") as table, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            raised = None
+            try:
+                table.repair()
+            except (blz.StorageError, blz.CommitUnknownError) as error:
+                raised = error
+        is_made = not isinstance(raised, blz.StorageError)
+        assert is_made or raised.errno == errno.ENOSPC
+        if not disk.is_hit:
+            break
+        assert unnamed(path) == set(), room
+        with blz.open(path) as table:
+            assert table.version == (3 if is_made else 2), room
+            assert table.verify().is_intact == is_made, room
+        if is_made:
+            assert blz.read_table(path).equals(FIRST), room
+            shutil.rmtree(path)
+            one_damaged(path)
+    assert room > 5
+    assert blz.read_table(path).equals(FIRST)
 
 
 def test_a_file_larger_than_it_may_be_leaves_the_table_as_it_was(tmp_path):

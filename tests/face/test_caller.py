@@ -39,6 +39,14 @@ CHANGES = {
     "append": lambda t: t.append(ROW),
     "update": lambda t: t.update({"n": 5}),
     "delete": lambda t: t.delete([("n", "==", 1)]),
+    "upsert": lambda t: t.upsert(ROW, on="n"),
+    "replace_where": lambda t: t.replace_where(ROW, [("n", "==", 1)]),
+    "deduplicate": lambda t: t.deduplicate(on="word", keep="last", order_by="n"),
+    "truncate": lambda t: t.truncate(0),
+    "alter_column": lambda t: t.alter_column("n", type="double"),
+    "sort": lambda t: t.compact(sort_by="n"),
+    "set_retention": lambda t: t.set_retention(versions=7),
+    "tags": lambda t: t.tags.update(first=1),
     "resize": lambda t: t.resize(7),
     "add_column": lambda t: t.add_column("more", 1),
     "rename_columns": lambda t: t.rename_columns({"n": "m"}),
@@ -72,7 +80,7 @@ def warned():
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_warning_after_a_commit_names_the_line_that_committed(write):
     store = MemoryStore()
-    blz.to_blz(ROW, store)
+    blz.to_blz({"n": [1, 0], "word": ["a", "a"]}, store)
     store.delete(["meta/sizes"])  # So that any commit creates it again.
     failing = once("put", raising(StorageError("disk full")))
     with warned() as told:
@@ -105,6 +113,9 @@ READS = {
     "read_table": lambda store: blz.read_table(store, on_corrupt="skip"),
     "to_arrow": lambda store: blz.open(store).to_arrow(on_corrupt="skip"),
     "to_pandas": lambda store: blz.open(store).to_pandas(on_corrupt="skip"),
+    "to_batches": lambda store: list(blz.open(store).to_batches(on_corrupt="skip")),
+    "dataset": lambda store: blz.dataset(store, on_corrupt="skip").to_table(),
+    "count_rows": lambda store: blz.dataset(store, on_corrupt="skip").count_rows(),
 }
 
 

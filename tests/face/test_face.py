@@ -4,12 +4,14 @@ import copy
 import datetime
 import gc
 import importlib
+import inspect
 import json
 import os
 import pickle
 import re
 import tempfile
 import threading
+import typing
 import warnings
 from pathlib import Path
 
@@ -234,6 +236,24 @@ def test_levels_and_shuffles_of_single_columns_are_applied(tmp_path):
     with blz.open(tmp_path / "t.blz") as table:
         assert table["a"].cbytes > table["a"].nbytes
         assert table["b"].cbytes < table["c"].cbytes < table["a"].cbytes
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "words"),
+    [
+        (blz.to_blz, "mode", {"w", "a", "x"}),
+        (blz.create, "mode", {"x", "w"}),
+        (blz.open, "mode", {"r", "a"}),
+        (blz.open, "durability", {"full", "process"}),
+        (blz.read_blz, "on_corrupt", {"raise", "skip", "null"}),
+        (blz.CTable.to_batches, "on_corrupt", {"raise", "skip", "null"}),
+        (blz.CTable.repair, "on_corrupt", {"skip", "null"}),
+        (blz.CTable.deduplicate, "keep", {"first", "last"}),
+    ],
+)
+def test_a_type_checker_knows_the_words_of_an_option(verb, option, words):
+    annotation = inspect.signature(verb).parameters[option].annotation
+    assert set(typing.get_args(annotation)) == words
 
 
 def test_create_makes_an_empty_table_open_for_writing(tmp_path):
@@ -720,7 +740,7 @@ def test_a_wide_table_shows_its_first_columns(tmp_path):
     blz.to_blz({f"c{i}": [i] for i in range(1050)}, tmp_path / "t.blz", durability="process")
     with blz.open(tmp_path / "t.blz") as table:
         lines = repr(table).splitlines()
-    assert "1 rows x 1,050 columns" in lines[0]
+    assert "1 row x 1,050 columns" in lines[0]
     assert len(lines) == 42
     assert lines[-1] == "  ... and 1,010 more columns"
 

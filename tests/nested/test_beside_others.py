@@ -24,8 +24,10 @@ def rows(first: int, count: int) -> pa.Table:
 
 MORE = array_of(pa.struct([("y", TYPE)]), 20, 5)
 CHANGES = {
-    "append": lambda t: t.append(rows(100, 3)),
-    "append evolving": lambda t: t.append(rows(200, 2).append_column("z", MORE[:2]), evolve=True),
+    "append": lambda t: t.append(rows(100, 3), **once_only(t)),
+    "append evolving": lambda t: t.append(
+        rows(200, 2).append_column("z", MORE[:2]), evolve=True, **once_only(t)
+    ),
     "update": lambda t: t.update(
         {"x": rows(0, 1)["x"][0]}, where=pc.field("n") == 7, **once_only(t)
     ),
@@ -35,11 +37,11 @@ CHANGES = {
     "delete": lambda t: t.delete(pc.field("n").isin([3, 12])),
     "truncate": lambda t: t.truncate(9),
     "add_column": lambda t: t.add_column("new", MORE[: t.nrows]),
-    "drop": lambda t: t.drop_columns(["x"]),
-    "rename": lambda t: t.rename_columns({"x": "y"}),
-    "reorder": lambda t: t.reorder_columns(["x"]),
-    "compact": lambda t: t.compact(),
-    "sort": lambda t: t.compact(sort_by=[("n", "descending")]),
+    "drop": lambda t: t.drop_columns(["x"], **once_only(t)),
+    "rename": lambda t: t.rename_columns({"x": "y"}, **once_only(t)),
+    "reorder": lambda t: t.reorder_columns(["x"], **once_only(t)),
+    "compact": lambda t: t.compact(**once_only(t)),
+    "sort": lambda t: t.compact(sort_by=[("n", "descending")], **once_only(t)),
     "restore": lambda t: t.restore(1),
     "vacuum": lambda t: t.vacuum(keep=1),
 }

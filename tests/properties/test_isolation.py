@@ -318,6 +318,70 @@ def test_a_column_is_computed_again(store):
     assert [row["x"] for row in rows(store)] == [0, 2, 4, 6, 28, 30]
 
 
+def test_an_append_is_made_again_beside_a_new_column(store):
+    with twice(store, lambda t: t.add_column(f"new {t.version}", 0)) as t:
+        assert t.append({"day": [7], "n": [6]}, commit_id="day 7") == blz.Changed(1, 0, 0, 4)
+        assert t.column_names == ["day", "n", "new 1", "new 2"]
+        assert t.append({"day": [7], "n": [6]}, commit_id="day 7") == blz.Changed(version=4)
+    assert numbers(store) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_an_append_of_a_job_that_another_process_did_meanwhile_is_not_made_again(store):
+    def theirs(t):
+        if t.version == 1:
+            t.add_column("new", 0)
+        else:
+            t.append({"day": [7], "n": [6]}, commit_id="day 7")
+
+    with twice(store, theirs) as t:
+        assert t.append({"day": [7], "n": [6]}, commit_id="day 7") == blz.Changed(version=3)
+        # As where nobody was in the way, which needs no version that may be gone.
+        assert t.version == 1
+    assert numbers(store) == [0, 1, 2, 3, 4, 5, 6]
+
+
+ONE = pd.DataFrame({"day": [7], "n": [6]})
+
+
+@pytest.mark.parametrize("data", [iter([ONE]), ONE.set_index(pd.RangeIndex(1, 2))])
+def test_rows_that_are_read_once_or_continue_an_index_are_not_appended_again(data):
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"day": [5], "n": [0]}), store)
+    with beside(store, lambda t: t.add_column("new", 0)) as t, pytest.raises(ConflictError):
+        t.append(data)
+    assert numbers(store) == [0]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (lambda t: t.drop_columns(iter(["n"])), ["day", "new"]),
+        (lambda t: t.rename_columns({"n": "m"}), ["day", "m", "new"]),
+        (lambda t: t.reorder_columns(iter(["n"])), ["n", "day", "new"]),
+    ],
+    ids=["drop", "rename", "reorder"],
+)
+def test_changes_of_columns_are_made_again(store, change, names):
+    with beside(store, lambda t: t.add_column("new", 0)) as t:
+        assert change(t).version == 3
+        assert t.column_names == names
+
+
+def test_rows_are_sorted_again(store):
+    with beside(store, rewritten) as t:
+        t.compact(sort_by=[("n", "descending")])
+    assert numbers(store) == [15, 14, 3, 2, 1, 0]
+
+
+def test_settings_are_made_again(store):
+    with beside(store, lambda t: t.set_retention(versions=5)) as t:
+        t.set_retention(versions=7)
+    with beside(store, lambda t: t.set_row_group_rows(5)) as t:
+        t.set_row_group_rows(7)
+    properties = blz.open(store)._snapshot.version.head.properties
+    assert (properties["keep_versions"], properties["row_group_rows"]) == (7, 7)
+
+
 def test_what_fails_when_it_is_made_again_fails_as_on_that_version(store):
     with beside(store, lambda t: t.drop_columns(["day"])) as t, pytest.raises(ColumnNotFoundError):
         t.delete(DAY_5)

@@ -234,22 +234,24 @@ class Operation:
 
 OPERATIONS = {
     "append": Operation(
-        lambda t, who: t.append(more(who)),
+        lambda t, who: t.append(more(who), **once_only(t)),
         lambda m, who: m.with_rows(listed(more(who))),
     ),
     "append some columns": Operation(
-        lambda t, who: t.append({"n": [SEEDS[who]] * 2}),
+        lambda t, who: t.append({"n": [SEEDS[who]] * 2}, **once_only(t)),
         lambda m, who: m.with_rows({"n": [SEEDS[who]] * 2}),
     ),
     "append counting on": Operation(
-        lambda t, who: t.append(with_index(who)),
+        lambda t, who: t.append(with_index(who), **once_only(t)),
         lambda m, who: m.with_rows(listed(more(who))),
     ),
-    "append evolving": Operation(lambda t, who: t.append(wider(who), evolve=True), evolved),
+    "append evolving": Operation(
+        lambda t, who: t.append(wider(who), evolve=True, **once_only(t)), evolved
+    ),
     "merge": Operation(merge),
-    "compact": Operation(lambda t, who: t.compact()),
+    "compact": Operation(lambda t, who: t.compact(**once_only(t))),
     "sort": Operation(
-        lambda t, who: t.compact(sort_by=[("n", "descending")]),
+        lambda t, who: t.compact(sort_by=[("n", "descending")], **once_only(t)),
         # Rows that were appended meanwhile are behind.
         lambda m, who: replace(
             m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]), order=(("n", "descending"),)
@@ -264,20 +266,23 @@ OPERATIONS = {
         lambda m, who: m.with_deep(lambda row, cell: cell | {"new": str(SEEDS[who] + row)}),
     ),
     "drop field": Operation(
-        lambda t, who: t.drop_columns(["deep.words"]),
+        lambda t, who: t.drop_columns(["deep.words"], **once_only(t)),
         lambda m, who: m.with_deep(
             lambda row, cell: {field: one for field, one in cell.items() if field != "words"}
         ),
     ),
     "rename field": Operation(
-        lambda t, who: t.rename_columns({"deep.k": f"{who}'s k"}),
+        lambda t, who: t.rename_columns({"deep.k": f"{who}'s k"}, **once_only(t)),
         lambda m, who: m.with_deep(
             lambda row, cell: {
                 f"{who}'s k" if field == "k" else field: one for field, one in cell.items()
             }
         ),
     ),
-    "drop": Operation(lambda t, who: t.drop_columns(["text"]), lambda m, who: dropped(m, "text")),
+    "drop": Operation(
+        lambda t, who: t.drop_columns(["text"], **once_only(t)),
+        lambda m, who: dropped(m, "text"),
+    ),
     "alter": Operation(
         lambda t, who: t.alter_column("x", type="double", **once_only(t)),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
@@ -291,9 +296,12 @@ OPERATIONS = {
         lambda m, who: replace(m, default=SEEDS[who] / 2),
     ),
     "rename": Operation(
-        lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}), renamed
+        lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}, **once_only(t)),
+        renamed,
     ),
-    "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
+    "reorder": Operation(
+        lambda t, who: t.reorder_columns(["x"], **once_only(t)), lambda m, who: reordered(m)
+    ),
     "update": Operation(
         lambda t, who: t.update({"text": who}, where=[("n", "==", 12)], **once_only(t)), updated
     ),
@@ -344,7 +352,7 @@ OPERATIONS = {
         lambda m, who: with_layer(m, "text", who),
     ),
     "set_retention": Operation(
-        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40),
+        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40, **once_only(t)),
         lambda m, who: replace(m, keep=SEEDS[who]),
     ),
     "tag": Operation(lambda t, who: t.tags.update({"last": 2, who: 2})),

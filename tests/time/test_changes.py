@@ -88,6 +88,15 @@ def test_columns_that_one_version_lacks_are_left_out(store):
             t.changes(since=1)
 
 
+def test_a_table_that_was_written_anew_is_compared_by_the_names_of_its_columns(store):
+    again = pa.concat_tables([ROWS.slice(1), pa.table({"k": [9], "v": ["z"], "l": [[9]]})])
+    blz.to_blz(again.select(["v", "k"]).append_column("new", pa.nulls(6)), store)
+    with blz.open(store) as t:
+        found = t.changes(since=1)
+        assert keys(found) == ([9], [0])
+        assert found.removed.to_pylist() == [{"v": "a", "k": 0}]
+
+
 ACTS = ("append", "delete", "update", "compact", "sort", "truncate")
 
 

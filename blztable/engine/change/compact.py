@@ -91,23 +91,26 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
     unsorted = Unsorted.of_version(staged)
     order = unsorted.order(keys)
     record = sort_keys.to_json(keys, staged.head.columns.paths)
-    if order is None:
-        if record != staged.head.properties.get(SORT_BY):
-            change_set.add_reliance(NoJoin.of(staged))
+    if order is None and record == staged.head.properties.get(SORT_BY):
         _join_small(change_set)
-    else:
-        groups = NewGroups()
-        written: list[StagedColumn] = []
-        for indices in unsorted.batches():
-            groups, parts = change_set.write(
-                change_set.column_writers(indices),
-                unsorted.groups(indices, order, change_set.options.group_rows),
-                is_whole=len(indices) == len(staged.schema),
-            )
-            written += parts
-        change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), groups, written))
-    # Record the order again if another commit changed the record.
-    if order is not None or record != staged.head.properties.get(SORT_BY):
+        return
+    with change_set.named("sort"):
+        if order is None:
+            change_set.add_reliance(NoJoin.of(staged))
+            _join_small(change_set)
+        else:
+            groups = NewGroups()
+            written: list[StagedColumn] = []
+            for indices in unsorted.batches():
+                groups, parts = change_set.write(
+                    change_set.column_writers(indices),
+                    unsorted.groups(indices, order, change_set.options.group_rows),
+                    is_whole=len(indices) == len(staged.schema),
+                )
+                written += parts
+            join = Join.of(staged, 0, len(staged.head.row_groups), groups, written)
+            change_set.add("sort", join)
+        # Record the order again if another commit changed the record.
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
 
 

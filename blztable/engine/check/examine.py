@@ -82,7 +82,7 @@ class PartCheck:
         self.opened: Part | None = None
         self.array: pa.Array | None = None
         # The index in the table of the part's first row.
-        self._first = first
+        self.first = first
         self.key = parts.key(group, column.version.head.bundles)
         self._pages: Statistics | None = None
         self.chunks = 0
@@ -194,12 +194,12 @@ class PartCheck:
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
         # The problem itself has the rows.
-        stop_of_part = self._first + column.version.head.row_groups[self.group]
-        message = message.removesuffix(HAS_ROWS.format(self._first, stop_of_part))
+        stop_of_part = self.first + column.version.head.row_groups[self.group]
+        message = message.removesuffix(HAS_ROWS.format(self.first, stop_of_part))
         stop = self.facts.rows if stop is None else stop
         if not column.has_rows_of_table:
             start, stop = 0, column.version.head.row_groups[self.group]
-        rows = self._first + start, self._first + stop
+        rows = self.first + start, self.first + stop
         self.problems.append(
             Problem(message, column.name, column.position, self.group, *rows, key, is_readable)
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from time import monotonic
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,8 @@ from blztable.format.head.deletions import live_range
 _log = logging.getLogger(__name__)
 
 # What a read does about damage.
-ON_CORRUPT = ("raise", "skip", "null")
+OnCorrupt = Literal["raise", "skip", "null"]
+ON_CORRUPT = get_args(OnCorrupt)
 # A part with much damage is read in at most this many pieces.
 PIECES = 1024
 

@@ -30,8 +30,8 @@ def append(
     how: Reading,
     evolve: bool = False,
     progress: Callback | None = None,
-) -> None:
-    """Add rows at the end."""
+) -> bool:
+    """Add rows at the end; return True if their index continues from the rows before."""
     source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
     rows.append(
         *(change_set, source.runs),
@@ -40,6 +40,7 @@ def append(
         rows=source.rows,
         progress=progress,
     )
+    return source.continues_index
 
 
 def update(

@@ -16,7 +16,9 @@ import pyarrow.fs
 
 from blztable.arrow.extensions import plain_schema
 from blztable.engine.query import expressions
+from blztable.engine.query.salvage import OnCorrupt
 from blztable.errors import SchemaError
+from blztable.report import counted, short_text
 from blztable.table.batches import Batches, cast, without_views
 
 # Names, or a mapping of result names to expressions, as in pyarrow's own datasets.
@@ -25,6 +27,8 @@ Projection = Sequence[str] | Mapping[str, pc.Expression]
 # The one file of every dataset: Arrow code that bypasses the methods below looks for it, and its
 # error shows this name.
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
+# Columns that a dataset names when it is shown.
+SHOWN = 10
 
 
 # Arguments of pyarrow's scanners that have no effect here.
@@ -72,10 +76,10 @@ class Salvageable(Protocol):
     def __getitem__(self, key: list[str]) -> "Salvageable":
         """Return a reader of these columns."""
 
-    def to_arrow(self, *, filters: Any, on_corrupt: str) -> pa.Table:
+    def to_arrow(self, *, filters: Any, on_corrupt: OnCorrupt) -> pa.Table:
         """Read the rows that meet a condition into a table."""
 
-    def to_batches(self, *, filters: Any, batch_rows: int | None, on_corrupt: str) -> Batches:
+    def to_batches(self, *, filters: Any, batch_rows: int | None, on_corrupt: OnCorrupt) -> Batches:
         """Read the rows that meet a condition as a stream."""
 
 
@@ -84,7 +88,7 @@ class Salvaging:
     """A reader that leaves out damaged rows, or makes damaged values null."""
 
     source: Salvageable
-    on_corrupt: str
+    on_corrupt: OnCorrupt
 
     @property
     def schema(self) -> pa.Schema:
@@ -323,6 +327,11 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         super().__init__([sentinel], without_views(source.schema), format_, disk)
         self.source = source
         self._filter = filter
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(short_text, self.schema.names[:SHOWN]))
+        more = ", ..." if len(self.schema) > SHOWN else ""
+        return f"<{type(self).__name__} of {counted(len(self.schema), 'column')}: {names}{more}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.source, self._filter)

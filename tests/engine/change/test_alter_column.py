@@ -249,7 +249,7 @@ class TestDefaults:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda t: t.append({"b": ["z"]}),
+            lambda t: t.append({"b": ["z"]}, retries=0),
             lambda t: t.resize(9, retries=0),
             lambda t: t.alter_column("a", type="double", retries=0),
         ],

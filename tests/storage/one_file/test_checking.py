@@ -66,7 +66,8 @@ def test_the_head_of_another_value_is_told(path):
 
 
 def test_only_a_full_check_looks(path):
-    key, (start, _) = next(one for one in heads(path).items() if "col0" in one[0])
+    key = "data/col0/__2__.bin"
+    start, _ = heads(path)[key]
     data = bytearray(path.read_bytes())
     data[start + 24] ^= 1
     path.write_bytes(data)
@@ -74,7 +75,22 @@ def test_only_a_full_check_looks(path):
         assert table.verify(full=False)
         (problem,) = table.verify().problems
         assert problem.file == key
-        assert (problem.start, problem.stop) == (0, 300)
+        assert (problem.row_group, problem.start, problem.stop) == (1, 150, 300)
+
+
+@pytest.mark.parametrize("is_bundled", [False, True])
+def test_repair_writes_a_row_group_with_a_damaged_head_of_a_record_again(path, is_bundled):
+    if is_bundled:
+        blz.to_blz(TABLE, path, row_group_rows=150)
+    key, (start, _) = [one for one in heads(path).items() if one[0].startswith("data")][-1]
+    data = bytearray(path.read_bytes())
+    data[start + 24] ^= 1
+    path.write_bytes(data)
+    with blz.open(path, "a") as table:
+        assert [one.file for one in table.verify().problems] == [key]
+        assert table.repair().lost == ()
+        assert table.verify().is_intact
+        assert same_table(table.to_arrow(), TABLE)
 
 
 def test_a_damaged_value_is_told_by_its_record_too(path):

@@ -30,6 +30,15 @@ def two_row_groups(path):
         table.append(SECOND)
 
 
+def one_damaged(path):
+    """Make a table of two row groups, of which the second one is damaged."""
+    two_row_groups(path)
+    file = max((path / "data").glob("*/__2__.bin"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
 def feed(table):
     with table.appender() as columns:
         columns["text"].append(["e"])
@@ -68,6 +77,12 @@ def beside_deleted_rows(table):
         tx.update({"text": "z"}, where=pc.field("n") == 3)
         tx.delete(pc.field("n") == 1)
         tx.add_column("x", [7, 8])
+
+
+def with_a_duplicate(table):
+    with table.transaction() as tx:
+        tx.update({"n": 3}, where=pc.field("n") == 2)
+        tx.deduplicate(on="n", keep="last")
 
 
 CAT = ({"pet": b"cat"}, {}, {})
@@ -124,6 +139,7 @@ CHANGES = {
         lambda t: t.replace_where(rows([2, 2], ["y", "z"]), pc.field("n") == 2),
         rows([3, 1, None, 2, 2], ["c", None, "é", "y", "z"]),
     ),
+    "deduplicate": made(with_a_duplicate, rows([1, None, 3], [None, "é", "b"])),
     "truncate": made(lambda t: t.truncate(1), BOTH.slice(0, 1)),
     "resize": made(
         lambda t: t.resize(5),
@@ -147,6 +163,7 @@ CHANGES = {
     "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
     "restore": made(lambda t: t.restore(1), FIRST),
     "tag": made(lambda t: t.tags.update(first=1), BOTH),
+    "settings": made(lambda t: t.set_row_group_rows(9), BOTH),
     "retention": made(lambda t: t.set_retention(versions=9, bytes=1 << 30), BOTH),
     "metalayers": made(
         layers, BOTH, layers=({"pet": b"dog"}, {"pet": b"giraffe"}, {"n": ({}, {"unit": b"kg"})})

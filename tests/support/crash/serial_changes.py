@@ -14,10 +14,11 @@ from blztable.errors import BlzError
 Rows = list[dict]
 Change = tuple
 Done = tuple[int, Change, int]
-ROWS = ["append", "delete", "update", "upsert", "replace", "delete then append", "deduplicate"]
-VERBS = [*ROWS * 3, "append", "add_column", "drop_column", "compact", "sort", "restore"]
-# These keep all rows, and make versions of their own that are not told.
-KEEPING = ["tag", "untag", "retention", "repair"]
+ROWS = ["append", "delete", "update", "upsert", "replace", "transaction", "deduplicate"]
+COLUMNS = ["add_column", "drop_column", "rename", "alter"]
+VERBS = [*ROWS * 4, *COLUMNS * 2, "append", "truncate", "resize", "restore", "write", "attrs"]
+# These keep all rows, and may make a version of their own that is not told.
+KEEPING = ["compact", "sort", "reorder", "tag", "untag", "retention", "row groups", "repair"]
 # More keys than there are in the table: a change that finds nothing must be right as well.
 KEYS = range(6)
 
@@ -32,10 +33,19 @@ def begin(place) -> None:
 def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
     """Return a random change of what a handle shows."""
     verb, key = draw.choice(VERBS + KEEPING), draw.choice(KEYS)
+    if verb == "transaction":
+        # Of two of them, the second one finds what the first one made.
+        verbs = [draw.choice([*ROWS[:5], "attrs"]) for _ in range(draw.randint(2, 3))]
+        return verb, [_drawn(draw, ids, t, one, draw.choice(KEYS)) for one in verbs]
+    return _drawn(draw, ids, t, verb, key)
+
+
+def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, key: int) -> Change:
+    more = [*t.column_names[3:], "none"]
     match verb:
-        case "append":
+        case "append" | "write":
             return verb, [(next(ids), draw.choice(KEYS)) for _ in range(draw.randint(1, 3))]
-        case "replace" | "delete then append":
+        case "replace":
             return verb, key, [next(ids) for _ in range(draw.randint(1, 2))]
         case "update":
             return verb, key, draw.randint(10, 99)
@@ -43,8 +53,14 @@ def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
             return verb, draw.sample(KEYS, draw.randint(1, 2)), draw.randint(100, 199)
         case "add_column":
             return verb, f"c{next(ids)}"
-        case "drop_column":
-            return verb, draw.choice([*t.column_names[3:], "none"])
+        case "drop_column" | "reorder":
+            return verb, draw.choice(more)
+        case "rename":
+            return verb, draw.choice(more), f"c{next(ids)}"
+        case "alter":
+            return verb, draw.choice(more), draw.choice(["double", "int64"])
+        case "truncate" | "resize":
+            return verb, max(0, t.nrows + draw.randint(-2, 1))
         case "restore":
             return verb, draw.choice([one.number for one in t.versions()])
     return verb, key
@@ -52,11 +68,10 @@ def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
 
 def perform(t: blz.CTable, change: Change, retries: int) -> blz.Changed:
     """Make a change; return what it did."""
-    again = {"retries": retries}
+    again = {"retries": retries} if isinstance(t, blz.CTable) else {}
     match change:
         case "append", rows:
-            ids, keys = zip(*rows, strict=True)
-            return t.append({"id": ids, "key": keys, "n": ids})
+            return t.append(named(rows), **again)
         case "delete", key:
             return t.delete([("key", "==", key)], **again)
         case "update", key, n:
@@ -64,38 +79,66 @@ def perform(t: blz.CTable, change: Change, retries: int) -> blz.Changed:
         case "upsert", keys, n:
             return t.upsert({"key": keys, "n": [n] * len(keys)}, on="key", **again)
         case "replace", key, ids:
-            new = {"id": ids, "key": [key] * len(ids), "n": ids}
+            new = named([(one, key) for one in ids])
             return t.replace_where(new, [("key", "==", key)], **again)
-        case "delete then append", key, ids:
+        case "transaction", changes:
             with t.transaction() as tx:
-                tx.delete([("key", "==", key)])
-                tx.append({"id": ids, "key": [key] * len(ids), "n": ids})
+                for one in changes:
+                    perform(tx, one, 0)
             return tx.changed
         case "deduplicate", _:
             return t.deduplicate("key", order_by="id", **again)
+        case "truncate", n:
+            return t.truncate(n, **again)
+        case "resize", n:
+            return t.resize(n, **again)
         case "add_column", name:
             return t.add_column(name, pc.field("n") * 2, **again)
         case "drop_column", name:
-            return t.drop_columns([name])
-        case "compact", _:
-            return t.compact(sort_by=())
-        case "sort", _:
-            return t.compact(sort_by="n")
+            return t.drop_columns([name], **again)
+        case "rename", name, other:
+            return t.rename_columns({name: other}, **again)
+        case "alter", name, type_:
+            return t.alter_column(name, type=type_, **again)
+        case "attrs", key:
+            t.attrs["key"] = key
+            return blz.Changed(version=t.version)
         case "restore", number:
             return blz.Changed(version=t.restore(number))
+        case "write", rows:
+            # The attribute tells which version this is.
+            attrs = {"written": rows[0][0]}
+            blz.to_blz(named(rows), t._snapshot.version.store, attrs=attrs, durability="process")
+            return blz.Changed(version=WRITTEN)
+        case "compact", _:
+            return t.compact(sort_by=(), **again)
+        case "sort", _:
+            return t.compact(sort_by="n", **again)
+        case "reorder", name:
+            return t.reorder_columns([name], **again)
         case "tag", key:
             t.tags[f"tag {key}"] = t.version
-            return blz.Changed()
         case "untag", key:
             t.tags.pop(f"tag {key}", None)
-            return blz.Changed()
         case "retention", key:
-            t.set_retention(versions=10_000, bytes=(1 << 40) + key)
-            return blz.Changed()
+            return t.set_retention(versions=10_000, bytes=(1 << 40) + key, **again)
+        case "row groups", key:
+            return t.set_row_group_rows(key + 1, **again)
         case "repair", _:
-            t.repair()
-            return blz.Changed()
-    raise AssertionError(change)
+            t.repair(retries=retries)
+        case _:
+            raise AssertionError(change)
+    return blz.Changed()
+
+
+# In the place of the number of a version that a replacement made and did not tell.
+WRITTEN = 1 << 60
+
+
+def named(rows: list[tuple[int, int]]) -> dict:
+    """Return the columns of new rows."""
+    ids, keys = zip(*rows, strict=True)
+    return {"id": ids, "key": keys, "n": ids}
 
 
 def run(place, seed: int, worker: int, count: int, share: int) -> list[Done]:
@@ -123,5 +166,7 @@ def step(t: blz.CTable, change: Change, retries: int) -> list[Done]:
     except BlzError:
         return []
     did = done.rows_appended + done.rows_updated + done.rows_deleted
-    no_rows = change[0] in ("add_column", "drop_column", "compact", "sort", "restore")
-    return [(before, change, done.version)] if did or no_rows else []
+    is_told = change[0] in (*COLUMNS, "restore", "write", "attrs") or (
+        change[0] == "transaction" and any(one[0] == "attrs" for one in change[1])
+    )
+    return [(before, change, done.version)] if did or is_told else []

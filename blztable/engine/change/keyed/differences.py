@@ -51,15 +51,22 @@ def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
 
 
 def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
-    """Return the indices of the columns that both versions have, in the order of the new one."""
-    places = [
+    """Return the indices of the columns that both versions have, in the order of the new one.
+
+    Of a table that was written anew in between, these are the columns of the same name.
+    """
+    ids: list[dict[object, int]] = [
         {version.head.columns.paths[version.tree.nodes(index)[0]]: index for index in indices}
         for version in (old, new)
         for indices in [range(len(version.schema))]
     ]
-    shared = [path for path in places[1] if path in places[0]]
-    for path in shared:
-        before, after = old.schema.field(places[0][path]), new.schema.field(places[1][path])
+    names: list[dict[object, int]] = [
+        {name: index for index, name in enumerate(version.schema.names)} for version in (old, new)
+    ]
+    places = names if ids[0].keys().isdisjoint(ids[1]) else ids
+    shared = [one for one in places[1] if one in places[0]]
+    for one in shared:
+        before, after = old.schema.field(places[0][one]), new.schema.field(places[1][one])
         if before.type != after.type:
             raise SchemaError(
                 f"{new.store.name}: column {after.name!r} is {after.type} in version "
@@ -70,7 +77,7 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
             f"{new.store.name}: versions {old.head.version} and {new.head.version} have no column "
             "in common"
         )
-    return [places[0][path] for path in shared], [places[1][path] for path in shared]
+    return [places[0][one] for one in shared], [places[1][one] for one in shared]
 
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:

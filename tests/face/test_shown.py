@@ -1,0 +1,108 @@
+"""What a notebook shows: tables with their first rows, and results as they print."""
+
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+
+
+def test_a_table_is_html_of_its_names_types_and_first_rows(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"<b>": ["a & b", None, *["x"] * 5], "n": range(7)}, path)
+    with blz.open(path) as t:
+        html = t._repr_html_()
+        assert html.startswith(f"<p>CTable {path}, version 1: 7 rows x 2 columns, ")
+        assert "<tr><th>&lt;b&gt;</th><th>n</th></tr><tr><td>string</td><td>int64</td></tr>" in html
+        assert "<tr><td>a &amp; b</td><td>0</td></tr><tr><td>None</td><td>1</td></tr>" in html
+        assert html.count("<tr>") == 2 + 5
+        assert html.endswith("<p>2 more rows</p>")
+        assert "<th>n</th></tr><tr><td>int64" in t[["n"]]._repr_html_()
+        with t[["n"]] as few:
+            assert "more columns" not in few._repr_html_()
+
+
+def test_a_wide_a_long_and_an_empty_table_are_cut():
+    store = blz.MemoryStore()
+    far = pa.array([1 << 62], pa.int64()).cast(pa.timestamp("s"))
+    blz.to_blz({**{f"c{i}": [i] for i in range(19)}, "far": far, "last": ["z" * 999]}, store)
+    html = blz.open(store)._repr_html_()
+    assert html.count("<th>") == 20
+    assert html.endswith("<p>1 more column</p>")
+    blz.create(store, {"a": int}, mode="w").close()
+    assert "0 rows x 1 column, " in blz.open(store)._repr_html_()
+    blz.to_blz({"long": ["z" * 999]}, store)
+    assert len(blz.open(store)._repr_html_()) < 300
+
+
+def test_a_damaged_table_is_shown_without_its_rows(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": range(9)}, path)
+    (file,) = (path / "data").glob("*/*.bin")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with blz.open(path) as t:
+        html = t._repr_html_()
+    assert "<th>a</th>" in html
+    assert "damaged or incomplete" in html
+
+
+def test_names_of_columns_are_completed():
+    store = blz.MemoryStore()
+    blz.to_blz({"a": [1], "b": [2]}, store)
+    assert blz.open(store)._ipython_key_completions_() == ["a", "b"]
+
+
+class Printer:
+    def __init__(self):
+        self.texts = []
+        self.text = self.texts.append
+
+
+def test_results_look_as_they_print():
+    store = blz.MemoryStore()
+    blz.to_blz({"a": [1, 2]}, store)
+    with blz.open(store, "a") as t:
+        t.tags["<first>"] = 1
+        results = [t.verify(), t.explain(filters="a < 2"), t.diff(1), t.disk_usage(), t.repair()]
+        for one in (*results, t.delete("a = 1"), *t.versions(), t["a"].streams()[0]):
+            printer = Printer()
+            one._repr_pretty_(printer, False)
+            assert printer.texts == [str(one)]
+            assert "<pre>" in one._repr_html_()
+        first = t.versions()[0]
+    assert str(first).startswith("version 1, 20")
+    assert str(first).endswith(", create, 2 rows, tag '<first>'")
+    assert "&lt;first&gt;" in first._repr_html_()
+
+
+def test_a_dataset_names_its_columns():
+    store = blz.MemoryStore()
+    blz.to_blz({f"c{i}": [i] for i in range(11)}, store)
+    names = ", ".join(f"c{i}" for i in range(10))
+    assert repr(blz.dataset(store)) == f"<BlzDataset of 11 columns: {names}, ...>"
+    assert repr(blz.open(store)[["c1"]].dataset()) == "<BlzDataset of 1 column: c1>"
+
+
+def test_dir_has_the_public_names_only():
+    assert dir(blz) == sorted([*blz.__all__, "__version__"])
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/t.blz", "https://host/t.blz", "memory://t", "file://host/t.blz"]
+)
+def test_a_url_is_no_path(url):
+    for use in (blz.open, blz.exists, blz.read_blz, lambda place: blz.to_blz({"a": [1]}, place)):
+        with pytest.raises(ValueError, match="are not supported; a table is at a local path"):
+            use(url)
+
+
+def test_a_url_of_a_file_is_its_path(tmp_path):
+    blz.to_blz({"a": [1]}, f"file://{tmp_path}/with%20space.blz")
+    assert blz.exists(tmp_path / "with space.blz")
+    assert blz.exists(f"file://localhost{tmp_path}/with%20space.blz")
+
+
+def test_a_list_of_tables_is_sent_to_the_dataset():
+    with pytest.raises(TypeError, match=r"dataset\(\) takes several tables"):
+        blz.read_blz(["a.blz", "b.blz"])
