@@ -1,15 +1,17 @@
 """Lines alike: lines of the manifest that differ in few numbers, as in a wide table.
 
-To decode a line takes longer than to read the few kilobytes of a column in a bundle. A line that
-has the text of a decoded one, except for its path, its places and its statistics, needs no second
-look at the rest.
+To decode or to encode a line takes longer than to read or to write the few kilobytes of a column in
+a bundle. A line that has the text of another one, except for its path, its places and its
+statistics, is read without a second look at the rest, and written without making the rest again.
 
 Knows lines as bytes, and neither the head nor types.
 """
 
+import base64
 import re
 
 from blztable.format.layout import Path
+from blztable.format.statistics import Statistics
 
 
 def _array(entry: bytes) -> bytes:
@@ -48,3 +50,26 @@ class LinesAlike:
             return None
         places = list(map(int, found[1].split(b",")))
         return places if len(places) == self._groups else None
+
+
+class LineTemplate:
+    """Encodes lines that are like one line, of a column with one part, which lies in a bundle."""
+
+    def __init__(self, line: bytes) -> None:
+        """Take the line of such a column."""
+        found = _LINE.fullmatch(line)
+        assert found
+        rows, streams = (text.replace(b"%", b"%%") for text in found.groups()[1:])
+        self._text = b"".join(
+            [
+                *(b'{"path":%d,"k":[0],"at":[%d],', rows, b',"cbytes":[%d],', streams),
+                b',"nulls":[%d],"nans":[%d],"min":[%b],"max":[%b]}',
+            ]
+        )
+
+    def line(self, path: Path, at: int, cbytes: int, statistics: Statistics) -> bytes:
+        """Return the line of a column with these places, and the statistics of its one part."""
+        bounds = statistics.lowest[0], statistics.highest[0]
+        low, high = (b"null" if one is None else b'"%b"' % base64.b64encode(one) for one in bounds)
+        counts = statistics.nulls[0], statistics.nans[0]
+        return self._text % (*path, at, cbytes, *counts, low, high)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.format.alike import LinesAlike
+from blztable.format.alike import LinesAlike, LineTemplate
 from blztable.format.line import ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
@@ -94,3 +94,27 @@ def test_a_line_of_another_path_is_not_alike():
 )
 def test_a_line_that_is_not_spelled_as_lines_in_bundles_are_has_none_like_it(like):
     assert LinesAlike(like, GROUPS).places(like, (3,)) is None
+
+
+@given(
+    st.integers(1, 10**18 - 1),
+    st.integers(1, 10**18 - 1),
+    st.integers(0, 10**18 - 1),
+    st.none() | st.binary(max_size=16),
+    st.booleans(),
+)
+def test_a_template_encodes_lines_as_they_are_encoded_one_by_one(path, at, cbytes, bound, claims):
+    def of(path, at, cbytes, statistics):
+        return ColumnParts(
+            (path,),
+            (0,),
+            FactArrays.of([PartFacts(2000, 2048, cbytes, 0, 0, 0)]),
+            {"values": (16000,), "100 %d": (1,)},
+            statistics.to_json(),
+            (at,),
+            {"nan_is_null": (1,)} if claims else {},
+        ).encode()
+
+    template = LineTemplate(of(1, 2, 3, Statistics((0,), (0,), (b"a",), (None,))))
+    statistics = Statistics((cbytes % 7,), (at % 3,), (bound,), (b"9",))
+    assert template.line((path,), at, cbytes, statistics) == of(path, at, cbytes, statistics)

@@ -26,7 +26,6 @@ from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import (
     NewGroups,
-    StagedColumn,
     StagedVersion,
     claims_of,
     column_index,
@@ -34,7 +33,7 @@ from blztable.engine.version.staged import (
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter, writers_of
+from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
 from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import WriteOptions
 from blztable.engine.write.row_groups import row_groups
@@ -264,7 +263,7 @@ class _Creation:
         """Return the written columns as a staged version, which can be read."""
         schema = self.contents.schema
         nodes = chain.from_iterable(columns)
-        staged = tuple(StagedColumn.of(node.finish(), node.next_k) for node in nodes)
+        staged = tuple(staged_columns(nodes))
         head = replace(
             self._head(written),
             columns=column_index(staged),

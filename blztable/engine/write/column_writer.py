@@ -15,8 +15,10 @@ from blztable.arrow.types import nulls
 from blztable.columns.joined import joined_flats
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.version.schema import digits_of
+from blztable.engine.version.staged import StagedColumn
 from blztable.errors import SchemaError
 from blztable.format import layout
+from blztable.format.alike import LineTemplate
 from blztable.format.line import CLAIMS, ColumnParts, FactArrays
 from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
@@ -95,6 +97,28 @@ class ColumnWriter:
                 if name in claimed
             },
         )
+
+
+def staged_columns(writers: Iterable[ColumnWriter]) -> Iterator[StagedColumn]:
+    """Yield the new columns of a version; the lines of those that are alike share a template."""
+    # By what alike columns have in common: the first of them, and a template for the others.
+    known: dict[object, ColumnParts | LineTemplate] = {}
+    for writer in writers:
+        part = writer.parts[0] if len(writer.parts) == 1 else None
+        if part is None or not part.at or writer.is_child:
+            yield StagedColumn.of(writer.finish(), writer.next_k)
+            continue
+        key = part.facts.rows, part.facts.page_rows, tuple(part.sizes.items()), part.claims
+        like = known.get(key)
+        if like is None:
+            known[key] = parts = writer.finish()
+            yield StagedColumn.of(parts, writer.next_k)
+            continue
+        if isinstance(like, ColumnParts):
+            like = known[key] = LineTemplate(like.encode())
+        nbytes, cbytes = sum(part.sizes.values()), part.facts.cbytes
+        line = like.line(writer.path, part.at, cbytes, part.statistics)
+        yield StagedColumn(writer.path, writer.next_k, nbytes, cbytes, line, part.claims)
 
 
 def writers_of(

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from blztable.engine.change import creation
 from blztable.engine.change.changes import Join
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.version import versions
@@ -504,3 +505,30 @@ def test_all_chunks_of_codes_have_their_bits_shuffled(store):
         found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
     assert found == {"lz4, bit"}
     assert blz.read_table(store) == table
+
+
+def test_lines_of_a_wide_table_are_those_of_columns_one_by_one(monkeypatch):
+    rng = np.random.default_rng(5)
+    table = pa.table(
+        {
+            **{f"f{n}": np.round(rng.normal(size=60), 2) for n in range(20)},
+            **{f"i{n}": [None if row % 9 < n else row for row in range(60)] for n in range(9)},
+            **{f"s{n}": [f"{n}"] * 60 for n in range(3)},
+            "n": pa.nulls(60),
+        }
+    )
+    found = []
+    for is_alike in (True, False):
+        store = MemoryStore()
+        if not is_alike:
+            # Each column is the first of its kind.
+            monkeypatch.setattr(
+                creation,
+                "staged_columns",
+                lambda writers: [StagedColumn.of(one.finish(), one.next_k) for one in writers],
+            )
+        blz.to_blz(table, store)
+        version, pinned = versions.pin(store)
+        with pinned:
+            found.append((version.lines(), version.head.columns, version.head.requires))
+    assert found[0] == found[1]
