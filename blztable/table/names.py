@@ -75,3 +75,16 @@ def listed(columns: Iterable[Names], argument: str) -> list[Names]:
 def repeatable(names: Any) -> Any:
     """Return the names so that they can be read twice; what is no iterator is checked later."""
     return list(names) if isinstance(names, Iterator) else names
+
+
+def names_asked_for(names: Sequence[str], indices: Sequence[int]) -> list[str]:
+    """Return the names that select these columns; one name selects all columns that share it."""
+    first: dict[str, int] = {}
+    for index in indices:
+        first.setdefault(names[index], index)
+    return [names[index] for index in indices if first[names[index]] == index]
+
+
+def list_of(columns: Iterable[Names] | None) -> Sequence[Names] | None:
+    """Return the names as a list that can be read twice; a single str is refused later."""
+    return columns if columns is None or isinstance(columns, str) else list(columns)

@@ -4,7 +4,7 @@ Base of CTable and of Transaction, which shows the table as its changes have mad
 """
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
@@ -31,6 +31,7 @@ from blztable.table.column import Column, described
 from blztable.table.datasets.dataset import BlzDataset, Salvaging
 from blztable.table.datasets.ranges import RowRange, row_groups
 from blztable.table.indices import checked_count, row_numbers
+from blztable.table.names import list_of, names_asked_for
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.shown import Reading, as_html
 from blztable.table.snapshot import Snapshot
@@ -582,12 +583,12 @@ class TableReader:
         1  2  y
         2  3  z
         """
-        columns = _list_of(columns)
+        columns = list_of(columns)
         with reporting(progress, "reading") as callback:
             snapshot, indices = self._reading(columns, dictionaries)
             names = None
             if columns is not None or self._columns is not None:
-                names = _names_asked_for(snapshot.version.schema.names, indices)
+                names = names_asked_for(snapshot.version.schema.names, indices)
             return snapshot.pandas(
                 indices,
                 columns=names,
@@ -1144,16 +1145,3 @@ class TableReader:
         if before.is_closed:
             # The user closed the table while a transaction was open.
             self._snapshot.close()
-
-
-def _names_asked_for(names: Sequence[str], indices: Sequence[int]) -> list[str]:
-    """Return the names that select these columns; one name selects all columns that share it."""
-    first: dict[str, int] = {}
-    for index in indices:
-        first.setdefault(names[index], index)
-    return [names[index] for index in indices if first[names[index]] == index]
-
-
-def _list_of(columns: Iterable[Names] | None) -> Sequence[Names] | None:
-    """Return the names as a list that can be read twice; a single str is refused later."""
-    return columns if columns is None or isinstance(columns, str) else list(columns)
