@@ -205,7 +205,7 @@ def open(
     ------
     TableNotFoundError
         No table exists at this path, or it does not have this version. For a time: the version of
-        that time is not kept any more; the message names the oldest one.
+        that time is not kept any more; the message names the kept versions nearest to it.
     CorruptError
         The manifest of the version is damaged; the message names the newest intact version.
     FormatError
@@ -331,8 +331,7 @@ def read_blz(
 
     The frame is writable and shares its memory with the decoded columns. A frame that `to_blz`
     wrote comes back equal: index, labels, dtypes, `attrs`. The exceptions: None, NaN and NA in one
-    object column all become None, decimals get one scale, foreign byte order becomes native, and
-    tuples in `attrs` become lists.
+    object column all become None, decimals get one scale, and foreign byte order becomes native.
 
     Parameters
     ----------
@@ -486,9 +485,9 @@ def dataset(
 
     The dataset keeps its versions as long as it exists; `CTable.dataset` ends with its table.
 
-    Several tables are read behind each other, with columns matched by name. A column that one of
-    them lacks is null there. The name of a directory can say a column, as in `day=2026-11-22`.
-    A condition skips tables, and row groups in them.
+    Several tables are read one after the other, with columns matched by name. A column that a table
+    lacks is null in its rows. The name of a table or a directory can give a column and its value,
+    as in `day=2026-11-22`. A condition skips tables, and row groups in them.
 
     Parameters
     ----------
@@ -518,8 +517,8 @@ def dataset(
     TableNotFoundError, CorruptError, FormatError
         As in `open`.
     ColumnNotFoundError, SchemaError
-        `dictionaries` names a column that does not exist, or one of another type; or a column has
-        types in two tables that none holds both of.
+        `dictionaries` names a column that does not exist, or one of another type; or no type holds
+        the values that a column has in two tables.
 
     Examples
     --------

@@ -34,8 +34,8 @@ def convert(
 
     A few windows of about 64 MB and two row groups are in memory at a time. At the end each value
     of the new table is compared with the old one, bit by bit. Attributes, metalayers and default
-    values come along; those of a column of bcolz are in the metadata of its field. The old files
-    are not changed.
+    values are copied; the attributes of a column of bcolz go to the metadata of its field. The old
+    files are not changed.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def convert(
     new : path-like
         Directory of the new table.
     columns : sequence of str, optional
-        Names of the columns to convert; all by default. Columns of pickled objects are refused, so
-        that a table that has one is converted by naming the others.
+        Names of the columns to convert; all by default. Columns of pickled objects are refused: if
+        the table has one, name the others.
     mode : {"x", "w"}
         If a table exists at `new`, "x" fails and "w" replaces it, as a new version.
     progress : bool or callable, optional

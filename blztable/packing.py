@@ -32,8 +32,8 @@ def pack(
 ) -> None:
     """Write a version of a table as one file.
 
-    The files of the table are copied byte for byte into one file, for a mail, an upload or an
-    archive. `open` and the readers take the file like a directory.
+    The files of the table are copied byte for byte into one file, to mail, upload or archive it.
+    `open` and the readers take the file like a directory.
 
     Parameters
     ----------
@@ -113,16 +113,16 @@ def unpack(
 def recover(
     source: Place, target: Place, *, durability: str = "full", progress: ProgressOption = None
 ) -> None:
-    """Write what is whole of a file that was never finished, or is damaged, as a table.
+    """Write the whole row groups of an unfinished or damaged file as a new table.
 
     If the process that wrote the file was killed before its commit, or the file was cut short on
-    its way, rows are recovered from the first on, up to the first row group that is not whole. If
-    the newest commit of the file is damaged, the newest version before it is recovered.
+    its way, the row groups before the first one that is not whole are recovered. If the newest
+    commit of the file is damaged, the newest version before it is recovered.
 
     Parameters
     ----------
     source : path-like, bytes or binary file
-        The file that was never finished.
+        The file that was never finished, or is damaged.
     target : path-like
         A path where nothing is yet: a directory is made.
     durability : {"full", "process"}
@@ -137,7 +137,7 @@ def recover(
     TableExistsError
         There is something at the target.
     ValueError
-        The file has a committed table, so nothing is to be recovered.
+        The file has a committed table; open or unpack it.
 
     Examples
     --------

@@ -661,9 +661,8 @@ class DiskUsage(Printed):
     older : int
         Bytes of the other versions that neither of these use. They go when the versions expire.
     other : int
-        Bytes of files that no version names: locks and copies of facts, and what killed writers
-        left or writers at work have written; in a table in one file, also removed values. `vacuum`
-        gives most of these bytes back.
+        Bytes of files that no version names: locks, mirror documents, and files of killed or active
+        writers; in a table in one file, also removed values. `vacuum` frees most of these bytes.
 
     Examples
     --------

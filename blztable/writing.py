@@ -114,9 +114,9 @@ def to_blz(
         Whether text and binary share chunks. With "packed", the default, a chunk has about 1 MiB
         of items; with "per_item", each item is a chunk, so that one is read without its neighbours
         and an update compresses only items that changed. That is for items of 16 KiB and more: an
-        item takes about 50 bytes beside its own, and some 20 microseconds. The option reaches text
-        and binary within structs and lists. A row group with more than a million items, or with an
-        item above 256 MiB, stays packed. A column with this option shares no file with others.
+        item costs about 50 more bytes, and some 20 microseconds. The option applies to text and
+        binary, also within structs and lists. A row group with more than a million items, or with
+        an item above 256 MiB, stays packed. A column with this option shares no file with others.
     checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
         Checksum of each chunk; "crc32" by default.
     row_group_rows : int, optional

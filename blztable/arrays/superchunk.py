@@ -41,7 +41,7 @@ _Found = TypeVar("_Found")
 def in_turn(
     method: Callable[Concatenate["SuperChunk", _Given], _Found],
 ) -> Callable[Concatenate["SuperChunk", _Given], _Found]:
-    """Let a thread wait until the others have finished what they do with the array."""
+    """Make a method wait until no other thread uses the array."""
 
     @wraps(method)
     def waiting(self: "SuperChunk", /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
@@ -54,7 +54,7 @@ def in_turn(
 class SuperChunk(Closing):
     """A numpy array in a file of compressed chunks; `create` and `open` return one.
 
-    Reading decompresses only the chunks that hold the selected items, and compares their checksums.
+    Reading decompresses only the chunks that hold the selected items, and checks their checksums.
     Where it can, the file is a genuine file of Bloscpack 3 with the metadata of an ndarray. A file
     is locked while it is open: by any number of readers, or by one writer.
 
@@ -108,7 +108,7 @@ class SuperChunk(Closing):
             A dtype of fixed width without objects, or ``"bytes"`` or ``"str"`` for items of any
             length, each of which is a chunk.
         shape : tuple of int
-            The shape. The array begins with as many rows of zeros as the first length says.
+            Shape of the array. The first length is the number of rows of zeros to begin with.
         chunk_shape : tuple of int, optional
             The shape of a chunk; by default whole rows of about 1 MiB together, or parts of longer
             rows.
@@ -124,11 +124,11 @@ class SuperChunk(Closing):
             A checksum of Bloscpack: ``"none"``, ``"adler32"``, ``"crc32"``, ``"md5"``, ``"sha1"``,
             ``"sha224"``, ``"sha256"``, ``"sha384"`` or ``"sha512"``.
         reserve : float
-            Bytes to keep free in each chunk for changed items; as a share of the chunk if below 1.
+            Bytes to keep free in each chunk for changed items; below 1, a share of the chunk.
         expected : int, optional
             Rows to keep room for in the table of offsets; by default room for 1,024 chunks.
         truncate : int, optional
-            Decimal digits behind the point that floats keep; by default all.
+            Number of digits after the decimal point that floats keep; all by default.
         meta : mapping of str to bytes, optional
             Fixed metalayers; see `SuperChunk.meta`.
         attrs : mapping, optional
@@ -237,7 +237,7 @@ class SuperChunk(Closing):
     def recover(cls, place: Any) -> Self:
         """Open the whole chunks of a file that was never finished, to read them.
 
-        Of a file that was written to a pipe, also if the end of the file is damaged.
+        This also works for a file that was written to a pipe and whose end is damaged.
 
         Parameters
         ----------
@@ -349,7 +349,8 @@ class SuperChunk(Closing):
         Returns
         -------
         int
-            The number of chunks; rows may wait for more of them to fill a chunk.
+            The number of chunks. Rows that do not fill a chunk are counted once the array is read
+            or closed.
 
         Examples
         --------
@@ -533,7 +534,7 @@ class SuperChunk(Closing):
 
     @in_turn
     def resize(self, rows: int) -> None:
-        """Cut the array, or add rows of zeros or of empty items.
+        """Remove rows at the end, or add rows of zeros or of empty items.
 
         Parameters
         ----------
@@ -547,8 +548,8 @@ class SuperChunk(Closing):
         ReadOnlyError
             The array was opened for reading.
         LimitError
-            The array would have too many chunks, or the change more bytes than the machine has
-            memory; nothing is changed.
+            The array would have too many chunks, or the change would need more memory than the
+            machine has; nothing is changed.
         StorageError
             The file can only be written, so it cannot be cut.
 
@@ -575,7 +576,7 @@ class SuperChunk(Closing):
         Parameters
         ----------
         number : int
-            The chunk, from 0 on.
+            Number of the chunk, from 0.
         values : array_like
             Items of the shape of the chunk; in an array of items of any length, one item in a list.
 
@@ -634,7 +635,7 @@ class SuperChunk(Closing):
         ReadOnlyError
             The array was opened for reading.
         ConflictError
-            The path leads to another file by now, or to none; no file was changed.
+            The path now leads to another file, or to none; no file was changed.
         StorageError
             The disk is full; the array is as before. If it fails when the new file takes the
             place of the old one, the array is closed.
@@ -757,7 +758,7 @@ class SuperChunk(Closing):
         CorruptError
             A chunk is damaged.
         LimitError
-            The machine has less memory.
+            The array needs more memory than the machine has.
 
         Examples
         --------
@@ -806,7 +807,7 @@ class SuperChunk(Closing):
         CorruptError
             A chunk is damaged.
         LimitError
-            The machine has less memory.
+            The array needs more memory than the machine has.
 
         Examples
         --------
@@ -826,9 +827,8 @@ class SuperChunk(Closing):
         Returns
         -------
         Report
-            True if nothing is damaged. Its ``nbytes`` are the bytes that have a checksum: chunks
-            with ``checksum="none"`` are decompressed, but nothing tells if they are what was
-            written.
+            True if nothing is damaged. Its ``nbytes`` are the bytes that have a checksum. Chunks
+            with ``checksum="none"`` are decompressed, but changed bytes in them may go unnoticed.
 
         Raises
         ------

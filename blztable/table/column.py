@@ -138,8 +138,9 @@ class Column:
     def meta(self) -> FixedMetalayers:
         """Fixed metalayers of the column: named bytes that keep their length.
 
-        They are given to `CTable.add_column`. A column keeps its metalayers when it is renamed,
-        and they go when it is dropped.
+        Their names are given when the column is made: with `meta` of `CTable.add_column`, or with
+        `column_meta` of `create` and `to_blz`. A column keeps its metalayers when it is renamed,
+        and loses them when it is dropped.
 
         Returns
         -------
@@ -231,7 +232,7 @@ class Column:
         Raises
         ------
         IndexError
-            The row number is not a number of a row.
+            The column has no row of this number.
         CorruptError
             A file is damaged or missing.
 
@@ -253,7 +254,7 @@ class Column:
         return self[row : row + 1][0].as_py()
 
     def null_count(self) -> int:
-        """Return the number of nulls, which statistics say; no row is read.
+        """Return the number of nulls, from the statistics; no row is read.
 
         Returns
         -------

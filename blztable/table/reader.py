@@ -215,8 +215,8 @@ class TableReader:
     def row_groups(self) -> list[RowGroup]:
         """Row groups of the table: their rows, and the sizes of the columns shown.
 
-        A column of a row group is a file of its own, or they share one if they are small. So the
-        row groups are the parts in which rows can be distributed, or be lost.
+        Each column of a row group has a file of its own; the columns of a small row group share
+        one. So a file that is missing costs rows of its row group only.
 
         Returns
         -------
@@ -481,8 +481,8 @@ class TableReader:
             Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
             have fewer.
         on_corrupt : {"raise", "skip", "null"}
-            Damaged pages raise, their rows are left out, or their values are null, as in
-            `to_arrow`. A warning names the rows when their batch is read.
+            Whether damaged pages raise CorruptError, their rows are left out, or their values are
+            null, as in `to_arrow`. A warning names the rows when their batch is read.
 
         Returns
         -------

@@ -48,8 +48,8 @@ class CTable(VersionedTable, Closing):
     that, no reader sees any of it. Changes that others committed meanwhile are kept. If a change
     relies on something that another commit changed, a method with `retries` makes it again on the
     newest version. Otherwise it raises ConflictError and nothing is committed; open the table again
-    and repeat the change. Each method that changes the table returns a `Changed`, what it did,
-    except for `restore`, which returns the number of the version, and raises:
+    and repeat the change. Each method that changes rows, columns or settings returns a `Changed`,
+    which says what it did. Each method that commits raises:
 
     - ReadOnlyError if the table was opened with mode "r": open it with mode "a";
     - TransactionError while a transaction of this table is open: use the transaction;
@@ -389,8 +389,8 @@ class CTable(VersionedTable, Closing):
     def delete(self, where: Any, *, retries: int = RETRIES) -> Changed:
         """Remove the rows that meet a condition.
 
-        Where few rows of a row group go, the new version names them as deleted and writes no
-        values: `compact` removes these. Other row groups that lose rows are written again, with all
+        If a row group loses few rows, the new version names them as deleted and writes no values;
+        `compact` removes their values later. A row group that loses more is written again, with all
         columns. A RangeIndex numbers the remaining rows again.
 
         Parameters
@@ -517,16 +517,16 @@ class CTable(VersionedTable, Closing):
         object: Literal["infer", "json", "error"] = "infer",
         retries: int = RETRIES,
     ) -> Changed:
-        """Put rows in the place of those that meet a condition, in one commit.
+        """Replace the rows that meet a condition by other rows, in one commit.
 
-        A job that replaces a day, or a tenant, may run twice, also at the same time: the rows are
-        there once. The new rows are at the end of the table.
+        A job that replaces a day, or a tenant, may run twice, also at the same time: its rows are
+        in the table once. The new rows are at the end of the table.
 
         Parameters
         ----------
         data : DataFrame, Arrow data, mapping, or an iterable of these
             The rows, as in `to_blz`; iterators are streamed.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition of the rows to remove, as `filters` of `read_blz`. All new rows must meet it.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `append`.
@@ -730,7 +730,7 @@ class CTable(VersionedTable, Closing):
         meta: Mapping[str, bytes] | None = None,
         retries: int = RETRIES,
     ) -> Changed:
-        """Add a column behind the others, without writing any of them.
+        """Add a column after the others, without writing any of them.
 
         Parameters
         ----------
@@ -842,11 +842,11 @@ class CTable(VersionedTable, Closing):
         ColumnNotFoundError
             The table has no column of this name.
         SchemaError
-            A value does not fit the new type, or is null in a column that shall not be; the message
-            names the row. Or the stored values would mean something else in pandas: periods of
-            another frequency, intervals closed on the other side, numbers as periods.
+            A value does not fit the new type, or is null in a column that allows no nulls; the
+            message names the row. Or the stored values would mean something else in pandas: periods
+            of another frequency, intervals closed on the other side, numbers as periods.
         ValueError
-            Nothing to change was given.
+            None of `type`, `nullable` and `default` was given.
         ConflictError
             Another commit changed the columns, or the default value of a column that gets another
             type; or, if the column was written again or `nullable` became False, the rows.
@@ -1109,7 +1109,7 @@ class CTable(VersionedTable, Closing):
     def set_row_group_rows(self, rows: int | None, *, retries: int = RETRIES) -> Changed:
         """Set the number of rows of new row groups.
 
-        Rows that are stored stay in their row groups until a compaction joins small ones.
+        Rows that are stored stay in their row groups until `compact` merges small ones.
 
         Parameters
         ----------

@@ -115,7 +115,7 @@ class Transaction(TableReader):
 
     @property
     def version(self) -> int:
-        """Number of the version committed, or of the version below before the commit.
+        """Number of the version committed; before the commit, of the version it started from.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Transaction(TableReader):
 
     @property
     def changed(self) -> Changed:
-        """What the changes made so far, or the commit, did to rows.
+        """Numbers of rows that the changes made so far appended, updated and deleted.
 
         Returns
         -------
@@ -427,13 +427,13 @@ class Transaction(TableReader):
         nan_as_null: bool | None = None,
         object: Literal["infer", "json", "error"] = "infer",
     ) -> Changed:
-        """Put rows in the place of those that meet a condition, see `CTable.replace_where`.
+        """Replace the rows that meet a condition by other rows, see `CTable.replace_where`.
 
         Parameters
         ----------
         data : DataFrame, Arrow data, mapping, or an iterable of these
             The rows, as in `to_blz`; iterators are streamed.
-        where : pyarrow.compute.Expression, list of tuples or list of such lists
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition of the rows to remove, which all new rows must meet.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
@@ -599,7 +599,7 @@ class Transaction(TableReader):
         object: Literal["infer", "json", "error"] = "infer",
         meta: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Add a column behind the others, see `CTable.add_column`.
+        """Add a column after the others, see `CTable.add_column`.
 
         Parameters
         ----------
@@ -682,9 +682,9 @@ class Transaction(TableReader):
         ColumnNotFoundError
             The table has no column of this name.
         SchemaError
-            A value does not fit the new type, or is null in a column that shall not be.
+            A value does not fit the new type, or is null in a column that allows no nulls.
         ValueError
-            Nothing to change was given.
+            None of `type`, `nullable` and `default` was given.
         ReadOnlyError
             Called in another process than the one that began the transaction.
         TransactionError

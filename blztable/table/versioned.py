@@ -36,12 +36,12 @@ RETRIES = 5
 
 
 class Changes(NamedTuple):
-    """Result of `CTable.changes`: the rows that came, and those that went.
+    """Result of `CTable.changes`: the rows added and the rows removed.
 
     Attributes
     ----------
     added, removed : pyarrow.Table
-        Rows of the newer version, and rows of the older one.
+        Rows that only the newer version has, and rows that only the older one has.
     """
 
     added: pa.Table
@@ -111,9 +111,9 @@ class VersionedTable(TableReader):
         Returns
         -------
         Tags
-            A mutable mapping of names to numbers of versions. Each change is one commit. A tag of
-            another version is moved. The name of a tag has 1 to 255 printable characters, not only
-            digits.
+            A mutable mapping of names to numbers of versions. Each change is one commit. A tag that
+            exists moves to the version assigned. The name of a tag has 1 to 255 printable
+            characters, not only digits.
 
         Raises
         ------
@@ -310,8 +310,8 @@ class VersionedTable(TableReader):
     def restore(self, version: int | str) -> int:
         """Commit the contents of an older version as the newest one.
 
-        All commits after that version are undone, also their `commit_id`s: their jobs may run
-        again. Tags stay. `restore` never conflicts. If the newest version is damaged, open the
+        All commits after that version are undone, and their `commit_id`s forgotten: their jobs may
+        run again. Tags stay. `restore` never conflicts. If the newest version is damaged, open the
         table at an older one, `open(path, "a", version=...)`, and restore that.
 
         Parameters
@@ -354,11 +354,11 @@ class VersionedTable(TableReader):
     def repair(
         self, on_corrupt: Literal["skip", "null"] = "skip", *, retries: int = RETRIES
     ) -> Repaired:
-        """Commit a version of what is whole of this one.
+        """Commit a new version with all that can be read of this one.
 
         All bytes are checked, as by `verify`. The row groups with damage are written again, and
         lose only what cannot be read. The damaged version stays as long as older versions do: tag
-        it, if somebody may have the lost files.
+        it first if the lost files may be found elsewhere.
 
         Parameters
         ----------
@@ -428,7 +428,7 @@ class VersionedTable(TableReader):
         older_than : float, optional
             Time since a version was superseded, in seconds, after which it is removed.
         wait : float, optional
-            Maximum time to wait until no writer is at work, in seconds.
+            Maximum time to wait until no writer is active, in seconds.
 
         Returns
         -------
@@ -439,7 +439,7 @@ class VersionedTable(TableReader):
         Raises
         ------
         BusyError
-            Writers were at work all the time.
+            Writers were active all the time.
         ReadOnlyError
             The table was opened with mode "r".
         StorageError
