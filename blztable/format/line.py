@@ -90,14 +90,18 @@ class ColumnParts:
 
     def has_bytes(self, group: int) -> bool:
         """True if the part of a row group is stored, in a file of its own or in a bundle."""
-        return self.k[group] != NO_FILE or bool(self.at and self.at[group])
+        return self.k[group] != NO_FILE or self.is_bundled(group)
+
+    def is_bundled(self, group: int) -> bool:
+        """True if the part of a row group lies in a bundle."""
+        return bool(self.at and self.at[group])
 
     def key(self, group: int, bundles: Sequence[BundleFacts | None]) -> str:
         """Return the key of the file that has the part of a row group; "" if it has no bytes.
 
         `bundles` are those in the head. Raise CorruptError if the part's row group has none.
         """
-        if self.at and self.at[group]:
+        if self.is_bundled(group):
             shared = bundles[group] if bundles else None
             if shared is None:
                 raise CorruptError(f"column {self.path}: row group {group} has no bundle")

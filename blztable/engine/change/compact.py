@@ -5,7 +5,7 @@ another writer has already merged.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from blztable.engine.change import merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
+from blztable.engine.read.bundles import count_of_entries
 from blztable.engine.read.columns import read_columns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -115,7 +116,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
 
 
 def _join_small(change_set: ChangeSet) -> None:
-    """Join all small row groups with their neighbours, and rewrite those with deleted rows.
+    """Join all small row groups with their neighbours, and rewrite those that keep old values.
 
     A join is droppable: it is left out if another commit changes its row groups meanwhile. It is a
     conflict only if no join is left.
@@ -130,12 +131,30 @@ def _join_small(change_set: ChangeSet) -> None:
         for start, stop in merge_policy.small_runs(groups[first : first + length], full)
     ]
     joined = {group for start, stop in runs for group in range(start, stop)}
-    holed = {group for group, gone in enumerate(staged.head.deleted) if gone}
-    runs = sorted([*runs, *((group, group + 1) for group in holed - joined)])
+    alone = set(range(len(groups))) - joined
+    runs = sorted([*runs, *((group, group + 1) for group in _with_old_values(staged, alone))])
     # Join from the end, so that the indices of earlier row groups stay valid. All joins read this
     # staged version: a new one for each join would hold all row groups again.
     for start, stop in reversed(runs):
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
+
+
+def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[int]:
+    """Yield those of the row groups that have deleted rows, or parts that no column names.
+
+    A bundle keeps the parts of columns that were written again, or dropped.
+    """
+    head, flat = staged.head, staged.flat
+    lines = range(len(head.columns.paths))
+    with OpenParts(staged) as opened:
+        for group in groups:
+            has_old = bool(head.deleted and head.deleted[group])
+            if not has_old and head.bundles and head.bundles[group]:
+                named = (line for line in lines if flat.column(line).is_bundled(group))
+                entries = sum(count_of_entries(flat.stored_type(line)) for line in named)
+                has_old = entries < len(opened.bundle(group).directory.entries)
+            if has_old:
+                yield group
 
 
 def _join(

@@ -73,7 +73,7 @@ class OpenBundle:
 
         The streams that have bytes have one chunk each, whose number is the index of its slot.
         """
-        stop = at - 1 + _count(type_)
+        stop = at - 1 + count_of_entries(type_)
         if not 0 < at <= stop <= len(self.directory.entries):
             raise CorruptError(f"the bundle has no entries {at} to {stop}")
         entries: list[_Entry] = self.directory.entries[at - 1 : stop].tolist()
@@ -183,7 +183,7 @@ def _rebased(root: BlockPlace, base: int) -> BlockPlace:
 
 
 @lru_cache(maxsize=256)
-def _count(type_: pa.DataType) -> int:
+def count_of_entries(type_: pa.DataType) -> int:
     """Return the number of entries of a part of this type."""
     layout = layout_of(type_)
-    return max(len(layout.streams), 1) + sum(map(_count, layout.children.values()))
+    return max(len(layout.streams), 1) + sum(map(count_of_entries, layout.children.values()))

@@ -337,7 +337,7 @@ class OpenParts(Closing):
         facts = parts.facts[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
         claims = parts.claims_of(group)
-        if not (parts.at and parts.at[group]):
+        if not parts.is_bundled(group):
             reader = PartReader(self._files, key) if key else None
             return open_part(reader, facts, type_, sizes, context, claims)
         with ErrorContext(context):

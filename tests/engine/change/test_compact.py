@@ -7,6 +7,8 @@ import pytest
 import blztable as blz
 from blztable.engine.change import merge_policy
 from blztable.engine.change.compact import compact
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.version.versions import pin
 from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
@@ -297,3 +299,36 @@ def test_row_groups_whose_categories_have_no_room_together_are_tidied_once():
             tx.compact()
         assert table._snapshot.version.head.row_groups == (120, 80)
         assert table.compact().version == table.version == 2
+
+
+@pytest.mark.usefixtures("bundled")
+@pytest.mark.parametrize("change", ["update", "drop"])
+def test_compacting_leaves_no_value_of_a_column_that_was_written_again_or_dropped(change):
+    """The columns of a small row group share a file, which the other columns still need."""
+    store = MemoryStore()
+    blz.to_blz({"n": [1, 2], "s": ["a", "secret"], "f": [0.5, 1.5]}, store)
+    with blz.open(store, "a") as table:
+        match change:
+            case "update":
+                table.update({"s": "x"}, where=[("n", "==", 2)])
+            case "drop":
+                table.drop_columns(["s"])
+        rows = table.to_arrow()
+        table.vacuum(keep=1)
+        assert b"secret" in bytes_in_bundles(store)
+        assert table.compact().version == table.version
+        table.vacuum(keep=1)
+        assert b"secret" not in bytes_in_bundles(store)
+        assert table.to_arrow() == rows
+        before = table.version
+        assert table.compact().version == before
+
+
+def bytes_in_bundles(store):
+    """Return the decompressed bytes of the bundles of the newest version."""
+    version, pinned = pin(store)
+    with pinned, OpenParts(version) as parts:
+        bundles = [parts.bundle(group) for group, one in enumerate(version.head.bundles) if one]
+        return b"".join(
+            one.contents(chunk).tobytes() for one in bundles for chunk in range(len(one.sizes))
+        )
