@@ -22,13 +22,15 @@ _PLACES = _array(rb"[1-9][0-9]{0,17}")
 _SIZES = _array(rb"(?:0|[1-9][0-9]{0,17})")
 _COUNTS = _array(rb"(?:null|0|[1-9][0-9]{0,17})")
 _BOUNDS = _array(rb'(?:null|"[A-Za-z0-9+/]*={0,2}")')
-# A line as it is written. Its groups are the places, and twice what alike lines have in common.
-# Without an escape, no text has a quote, so each name is a key.
+# A line as it is written. Its groups are the places and other arrays that vary, and twice what
+# alike lines have in common. Without an escape, no text has a quote, so each name is a key.
 _LINE = re.compile(
-    rb'\{"path":[0-9]+,"k":\[[0,]+\],"at":\[(%b)\],([^\\]*?),"cbytes":\[%b\],([^\\]*?),'
-    rb'"nulls":\[%b\],"nans":\[%b\],"min":\[%b\],"max":\[%b\]\}'
+    rb'\{"path":[0-9]+,"k":\[(0(?:,0)*)\],"at":\[(%b)\],([^\\]*?),"cbytes":\[(%b)\],([^\\]*?),'
+    rb'"nulls":\[(%b)\],"nans":\[(%b)\],"min":\[(%b)\],"max":\[(%b)\]\}'
     % (_PLACES, _SIZES, _COUNTS, _COUNTS, _BOUNDS, _BOUNDS)
 )
+_K, _AT, _ROWS, _CBYTES, _STREAMS, _NULLS, _NANS, _MIN, _MAX = range(1, 10)
+_ARRAYS = (_K, _AT, _CBYTES, _NULLS, _NANS, _MIN, _MAX)
 
 
 class LinesAlike:
@@ -36,20 +38,20 @@ class LinesAlike:
 
     def __init__(self, line: bytes, groups: int) -> None:
         """Take the line of a column of `groups` row groups, which was decoded without an error."""
-        self._groups = groups
-        self._commas = line.count(b",")
+        self._commas = [groups - 1] * len(_ARRAYS)
         found = _LINE.fullmatch(line)
-        self._common = found.groups()[1:] if found else None
+        self._common = (found[_ROWS], found[_STREAMS]) if found else None
 
     def places(self, line: bytes, path: Path) -> list[int] | None:
         """Return the first entry of each part in its bundle; None if the line is not alike."""
         if len(path) != 1 or not line.startswith(b'{"path":%d,' % path):
             return None
         found = _LINE.fullmatch(line)
-        if not found or found.groups()[1:] != self._common or line.count(b",") != self._commas:
+        if not found or (found[_ROWS], found[_STREAMS]) != self._common:
             return None
-        places = list(map(int, found[1].split(b",")))
-        return places if len(places) == self._groups else None
+        if [found[array].count(b",") for array in _ARRAYS] != self._commas:
+            return None
+        return list(map(int, found[_AT].split(b",")))
 
 
 class LineTemplate:
@@ -59,7 +61,7 @@ class LineTemplate:
         """Take the line of such a column."""
         found = _LINE.fullmatch(line)
         assert found
-        rows, streams = (text.replace(b"%", b"%%") for text in found.groups()[1:])
+        rows, streams = (found[one].replace(b"%", b"%%") for one in (_ROWS, _STREAMS))
         self._text = b"".join(
             [
                 *(b'{"path":%d,"k":[0],"at":[%d],', rows, b',"cbytes":[%d],', streams),

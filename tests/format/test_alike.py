@@ -70,6 +70,13 @@ def test_a_line_that_says_something_else_is_not_alike(other):
         (b'"nulls":[0,1]', b'"nulls":[0,-1]'),
         (b'"min":["MTIzNDU2Nzg=",null]', b'"min":["\\u0022",null]'),
         (b'"path":3', b'"path":[3]'),
+        (b'"k":[0,0]', b'"k":[000]'),
+        (b'"cbytes":[103,103],', b'"cbytes":[103],'),
+        (b'"cbytes":[103,103],', b'"cbytes":[103,103,103],'),
+        (
+            b'"nans":[0,0],"min":["MTIzNDU2Nzg=",null]',
+            b'"nans":[0],"min":["MTIzNDU2Nzg=",null,null]',
+        ),
         (b"}", b"} "),
     ],
 )

@@ -8,15 +8,14 @@ the manifest with the first one (`LinesAlike`), and checks their entries in the 
 comparisons of whole arrays. A column that differs in anything is left to the phased reader, which
 also names what is wrong with it. Then the pool runs a task for each chunk of the first bundle. A
 task decompresses this chunk, and those that the same columns have in other bundles, and decodes
-them into one matrix. A column is a row of the matrix, and keeps all of it; that is at most
-`MATRIX_BYTES`.
+them into one matrix. A column is a row of the matrix, and keeps all of it; above `MATRIX_BYTES`
+each column has memory of its own.
 
 Knows only types of which any bytes are values.
 """
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -35,6 +34,7 @@ from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import DAMAGED, Version
+from blztable.errors import CorruptError
 from blztable.format.alike import LinesAlike
 from blztable.format.line import NAN_IS_NULL, ColumnParts
 
@@ -66,20 +66,22 @@ def read_alike(
     if not groups or not is_whole or not is_bundled or head.deleted or len(lines) < LEAST_COLUMNS:
         return {}
     try:
-        matrices = list(_matrices(parts, lines, groups, with_nans))
-        nbytes = sum(one.nbytes for one in matrices)
+        parted = list(_parted(parts, lines, groups, with_nans))
+        nbytes = sum(one.nbytes for one in parted)
         check_memory(nbytes, parts.version.store.name)
-        tasks = [partial(one.decode, progress) for one in matrices]
-        run(tasks, progress.report if progress else None, is_alone=nbytes < SHARED_BYTES)
+        run([one.decode for one in parted], is_alone=nbytes < SHARED_BYTES)
     except DAMAGED:
         # The phased reader says what is wrong, and with which column.
         return {}
-    return {line: column for one in matrices for line, column in one.columns()}
+    if progress is not None:
+        progress.add(sum(one.cells for one in parted))
+        progress.report()
+    return {line: column for one in parted for line, column in one.columns()}
 
 
-def _matrices(
+def _parted(
     parts: OpenParts, lines: Sequence[int], groups: Sequence[int], with_nans: Container[int]
-) -> Iterator["_Matrix"]:
+) -> Iterator["_Columns"]:
     """Yield the columns that are decoded together."""
     version = parts.flat
     kinds: dict[tuple[pa.DataType, bool], list[int]] = {}
@@ -122,8 +124,8 @@ def _of_family(
     groups: Sequence[int],
     type_: pa.DataType,
     has_nans: bool,
-) -> list["_Matrix"]:
-    """Return the columns of a chunk, or some of them, in a matrix each."""
+) -> list["_Columns"]:
+    """Return the columns of each chunk of the first bundle."""
     (stream,) = layout(type_)
     claims = first.claims.keys()
     is_sound = not claims or (pa.types.is_floating(type_) and VALID not in first.streams)
@@ -136,20 +138,13 @@ def _of_family(
     lines = np.array(list(at))[kept].tolist()
     places = [one.of(kept) for one, _ in found]
     claimed = () if has_nans else first.claims.get(NAN_IS_NULL, ())
-    nan_is_null = [bool(claimed and claimed[group]) for group in groups]
+    null = [bool(claimed and claimed[group]) for group in groups]
     chunks = places[0].values["chunk"]
-    most = max(MATRIX_BYTES // max(sum(one.rows for one in places) * stream.typesize, 1), 1)
-    ends = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
-    cuts = [cut for low, high in pairwise(ends) for cut in range(low, high, most)]
+    cuts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
     return [
-        _Matrix(
-            type_,
-            stream,
-            lines[low:high],
-            [one.of(slice(low, high)) for one in places],
-            nan_is_null,
-        )
-        for low, high in pairwise([*cuts, len(chunks)])
+        _Columns(type_, stream, lines[low:high], [one.of(slice(low, high)) for one in places], null)
+        for low, high in pairwise(cuts)
+        if low < high
     ]
 
 
@@ -232,6 +227,8 @@ def _places(
     rows, page_rows = facts.rows, facts.page_rows
     sizes = {name: nbytes[group] for name, nbytes in first.streams.items()}
     entries = bundle.directory.entries
+    if not len(entries):
+        raise CorruptError("the bundle has no entries")
     is_such = at < len(entries)
     second = np.where(is_such, at, 0)
     valid, values = entries[second - 1], entries[second]
@@ -262,8 +259,8 @@ def _rows_of(contents: np.ndarray, entries: np.ndarray) -> np.ndarray:
     return np.stack([contents[start : start + nbytes] for start in starts.tolist()])
 
 
-class _Matrix:
-    """Columns of one type, as the rows of a matrix."""
+class _Columns:
+    """Columns of one type that share a chunk."""
 
     def __init__(
         self,
@@ -280,29 +277,37 @@ class _Matrix:
         self._places = places
         self._nan_is_null = nan_is_null
         self._rows = sum(one.rows for one in places)
+        self.cells = self._rows * len(lines)
         self.nbytes = stream.nbytes(self._rows) * len(lines)
-        self._values: np.ndarray
+        self._values: Sequence[np.ndarray]
         self._bits: np.ndarray | None = None
         self._nulls = [0] * len(lines)
 
-    def decode(self, progress: Progress | None) -> None:
+    def decode(self) -> None:
         """Decode all columns, and find the nulls."""
-        values = np.empty((len(self._lines), self._rows), self._dtype)
-        valid, low = np.ones(values.shape, np.bool_), 0
+        count, rows, dtype = len(self._lines), self._rows, self._dtype
+        is_small = self.nbytes <= MATRIX_BYTES
+        matrix = np.empty((count, rows if is_small else 0), dtype)
+        self._values = list(matrix) if is_small else [np.empty(rows, dtype) for _ in range(count)]
+        valid, low = np.ones((count, rows if self._may_have_nulls else 0), np.bool_), 0
         for places, nan_is_null in zip(self._places, self._nan_is_null, strict=True):
-            part = values[:, low : low + places.rows], valid[:, low : low + places.rows]
-            places.decode(part[0])
+            high = low + places.rows
+            part = matrix[:, low:high] if is_small else np.empty((count, places.rows), dtype)
+            places.decode(part)
+            for values, some in () if is_small else zip(self._values, part, strict=True):
+                values[low:high] = some
             if nan_is_null:
-                np.equal(part[0], part[0], out=part[1])
+                np.equal(part, part, out=valid[:, low:high])
             elif places.has_bitmaps:
-                places.decode_validity(part[1])
-            low += places.rows
-        self._values = values
+                places.decode_validity(valid[:, low:high])
+            low = high
         if not valid.all():
-            self._nulls = (self._rows - valid.sum(axis=1)).tolist()
+            self._nulls = (rows - valid.sum(axis=1)).tolist()
             self._bits = np.packbits(valid, axis=1, bitorder="little")
-        if progress is not None:
-            progress.add(self._rows * len(self._lines))
+
+    @property
+    def _may_have_nulls(self) -> bool:
+        return any(self._nan_is_null) or any(one.has_bitmaps for one in self._places)
 
     def columns(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
         """Yield the columns by line."""

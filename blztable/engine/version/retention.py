@@ -110,10 +110,11 @@ def retire(newest: Version, *, is_durable: bool) -> None:
         spared = _without(free, removed)
         kept.add(spared)
         _spare(freed, map(kept.version, spared))
+        emptied = _emptied(store, freed, kept)
     except (*DAMAGED, KeyNotFound):
         return  # A damaged manifest may name any file, so no file can be removed.
     files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
-    remove_files(store, [*files, *_emptied(store, freed, kept)], is_durable=is_durable)
+    remove_files(store, [*files, *emptied], is_durable=is_durable)
     _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
 
 
@@ -289,18 +290,26 @@ class _Kept:
 
 
 def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[str]:
-    """Return the directories of the columns that no kept version has, given the freed files."""
+    """Return the directories of the columns that no kept version has, given the freed files.
+
+    A directory claims all ids below it (`NewFiles.reserve_columns`). Columns in bundles may have
+    none, so a directory stays if no kept column has one for the ids of all of them.
+    """
     if not freed:
         return []
     columns = kept.columns()
-    gone = {path: numbers for path, numbers in freed.items() if path not in columns}
-    # Of columns in bundles, only the first and the last that were made together have a directory.
-    names = store.list_names(layout.DATA) if not all(gone.values()) else []
-    present = {f"{layout.DATA}/{name}" for name in names}
+    gone = [path for path in freed if path not in columns]
+    if not gone:
+        return []
+    names = map(layout.column_id, store.list_names(layout.DATA))
+    present = {number for number in names if number is not None}
+    ids = {path[0] for path in columns if path != layout.SHARED}
+    claimed = max(ids & present, default=-1)
+    is_claimed = max(ids, default=-1) <= claimed
     return [
         layout.column(path)
-        for path, numbers in gone.items()
-        if numbers or layout.column(path) in present
+        for path in gone
+        if path[0] in present and (is_claimed or path[0] in ids or path[0] < claimed)
     ]
 
 

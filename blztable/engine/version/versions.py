@@ -138,6 +138,7 @@ class Version:
             try:
                 parts = manifest.decode_column(data, self.head, line)
             except DAMAGED as error:
+                self._read_ahead.pop(line, None)
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
             if len(parts.path) == 1 and parts.facts.rows != self.head.stored_rows:
@@ -155,6 +156,8 @@ class Version:
         try:
             manifest.check_line(data, self.head, line)
         except CorruptError as error:
+            # A later read may find the bytes that were written.
+            self._read_ahead.pop(line, None)
             raise CorruptError(f"{self._context}: {error}") from None
 
     def _other_rows(self, column: int | str) -> CorruptError:

@@ -90,8 +90,14 @@ def test_a_wide_table_is_read_without_decoding_its_lines(monkeypatch):
 def test_columns_are_read_together_after_a_change(change):
     rng = np.random.default_rng(2)
     frame = {f"c{n}": rng.integers(0, 1000, 90) for n in range(10)}
-    store = MemoryStore()
-    with blz.to_blz(frame, store) or blz.open(store, "a") as table:
+    store, together = MemoryStore(), {}
+
+    def note(*args):
+        together.update(alike.read_alike(*args))
+        return together
+
+    blz.to_blz(frame, store)
+    with blz.open(store, "a") as table:
         table.append(frame)
         match change:
             case "delete":
@@ -104,8 +110,11 @@ def test_columns_are_read_together_after_a_change(change):
                 table.rename_columns({"c3": "z"})
             case "compact":
                 table.compact()
-        found = table.to_arrow()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columns, "read_alike", note)
+            found = table.to_arrow()
     assert same_table(found, one_by_one(store))
+    assert len(together) >= 8
 
 
 def test_the_bundle_of_a_damaged_chunk_is_named():
@@ -140,3 +149,17 @@ def test_each_line_is_read_once_for_all_reads_of_a_handle(monkeypatch):
         starts.clear()
         assert handle.to_arrow() == table
         assert not starts
+
+
+def test_a_line_that_was_damaged_when_it_was_read_is_read_again():
+    store = MemoryStore()
+    blz.to_blz({f"c{n}": [1, 2] for n in range(10)}, store)
+    with blz.open(store) as handle:
+        key = handle._snapshot.version.key
+        data = store.get(key)
+        at = data.rindex(b'"rows":[2]')
+        store.put(key, data[:at] + data[at:].replace(b"2", b"3", 1))
+        with pytest.raises(blz.CorruptError, match="does not have its sha256"):
+            handle.to_arrow()
+        store.put(key, data)
+        assert handle.to_arrow().num_rows == 2

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -337,6 +338,16 @@ def test_a_null_in_a_column_that_has_none_by_its_schema_is_read(store):
     with tamper.editing(store) as edit:
         edit.head["schema"] = base64.b64encode(strict.serialize().to_pybytes()).decode()
     assert blz.read_table(store) == pa.table(table.columns, schema=strict)
+
+
+def test_a_bundle_without_entries_is_refused(store, monkeypatch):
+    def emptied(*args, open_bundle=parts.open_bundle):
+        found = open_bundle(*args)
+        return replace(found, directory=replace(found.directory, entries=np.empty(0, ENTRY)))
+
+    monkeypatch.setattr(parts, "open_bundle", emptied)
+    with pytest.raises(blz.CorruptError, match="column 'n': the bundle has no entries 1 to 2"):
+        blz.read_table(store)
 
 
 def test_nan_is_null_of_a_column_without_nan_is_refused():

@@ -11,6 +11,8 @@ from blztable.engine.change import rows
 from blztable.engine.version import retention, versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.vacuum import vacuum
+from blztable.engine.write import bundles as write_bundles
+from blztable.engine.write import columns as columns_written
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -483,13 +485,48 @@ class TestOfBundles:
         assert len(self.directories(store)) <= 2 * retention.KEEP_VERSIONS
 
     def test_a_column_that_was_dropped_leaves_no_directory(self, store):
-        write(store, pa.table({"n": [1], "a": [1], "b": [2]}), durability="process")
-        before = self.directories(store)
+        write(store, pa.table({"n": [1], "a": [1]}), durability="process")
         with blz.open(store, "a", durability="process") as table:
+            table.add_column("b", [1])
+            table.add_column("c", [1])
+            before = self.directories(store)
             table.drop_columns(["b"])
         for number in range(12):
             touch(store, number=number)
-        assert len(self.directories(store)) == len(before) - 1
+        assert before - self.directories(store) == {"data/col2", "data/col2/__1__.bin"}
+
+    @pytest.mark.parametrize("has_files", [False, True])
+    def test_no_writer_takes_the_ids_of_kept_columns_whose_neighbours_went(
+        self, store, has_files, monkeypatch
+    ):
+        """A writer that gives up removes the directories of the ids that it took."""
+        columns = {f"c{n}": [1, 2, 3] for n in range(8)}
+        if has_files:
+            monkeypatch.setattr(write_bundles, "MOST_COLUMN_BYTES", 1 << 10)
+            monkeypatch.setattr(columns_written, "MOST_COLUMN_BYTES", 1 << 10)
+            columns |= {"c0": ["x" * 999] * 3, "c7": ["y" * 999] * 3}
+        write(store, pa.table(columns))
+        with blz.open(store, "a") as table:
+            table.set_retention(versions=1, seconds=0)
+        stale = blz.open(store, "a")
+        change = stale.transaction()
+        change.__enter__()
+        write(store, pa.table(columns))
+        with blz.open(store, "a") as table:
+            table.set_retention(versions=1, seconds=0)
+            table.drop_columns(["c0", "c7"])
+            table.append({f"c{n}": [4] for n in range(1, 7)})
+        for name in "xyz":
+            change.add_column(name, [7, 8, 9])
+        monkeypatch.setattr(write_bundles, "BUNDLED_BYTES", 0)
+        with blz.open(store, "a") as table:
+            table.append({f"c{n}": range(100) for n in range(1, 7)})
+        with pytest.raises(blz.ConflictError):
+            change.__exit__(None, None, None)
+        stale.close()
+        with blz.open(store) as table:
+            assert table.verify().is_intact
+            assert len(table) == 104
 
     def paths(self, store, number):
         version, pinned = versions.pin(store, number)
