@@ -20,7 +20,7 @@ from blztable.storage.store import Store
 LAYOUTS = ("directory", "file")
 # The layout of a new table whose writer does not choose one.
 USUAL_LAYOUT = "directory"
-URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
+URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
 Place = str | os.PathLike[str] | Store | Any
 
@@ -73,11 +73,13 @@ def _path_of(place: str | os.PathLike[str]) -> str | os.PathLike[str]:
     if url is None:
         return place
     host, path = url["host"], unquote(url["path"])
-    if url["scheme"] != "file" or host not in ("", "localhost"):
+    if url["scheme"].lower() != "file" or host.lower() not in ("", "localhost"):
         raise ValueError(
             f"{place}: URLs of {url['scheme']} are not supported; a table is at a local path, and "
             "a table in one file is read from any binary file, as of pyarrow.fs"
         )
+    if not path or "\0" in path:
+        raise ValueError(f"{place!r} names no path; pass the path of the table: file:///a/b.blz")
     return path
 
 

@@ -106,3 +106,15 @@ def test_a_url_of_a_file_is_its_path(tmp_path):
 def test_a_list_of_tables_is_sent_to_the_dataset():
     with pytest.raises(TypeError, match=r"dataset\(\) takes several tables"):
         blz.read_blz(["a.blz", "b.blz"])
+
+
+@pytest.mark.parametrize("url", ["file://", "file://localhost", "FILE://", "file:///a%00b"])
+def test_a_url_of_a_file_without_a_path_makes_no_table(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="names no path"):
+        blz.to_blz({"a": [1]}, url)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="names no path"):
+        blz.open(url)
+    blz.to_blz({"a": [1]}, f"FILE://{tmp_path}/t.blz")
+    assert blz.exists(tmp_path / "t.blz")
