@@ -61,7 +61,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
             strict=True,
         )
     ]
-    files: set[str] = set()
+    # The row group of each file.
+    files: dict[str, int] = {}
     chunks = nbytes = first = 0
     for groups in _windows(columns, head.row_groups):
         with OpenParts(flat) as opened:
@@ -82,21 +83,24 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 problems += part.problems
                 facts = part.facts
                 if part.opened and part.opened.superchunk:
-                    files.add(part.key)
+                    files[part.key] = part.group
                     chunks += part.chunks if full else 0
                     nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
             for group in sorted({one.group for one in parts if one.opened and one.opened.bundle}):
                 start = first + sum(head.row_groups[groups[0] : group])
                 bundle = opened.bundle(group)
                 key, stop = bundle.reader.key, start + head.row_groups[group]
-                files.add(key)
+                files[key] = group
                 chunks += len(bundle.sizes) if full else 0
                 nbytes += bundle.facts.cbytes if full else bundle.nbytes_to_open
                 for message in bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
     for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
-        problems.append(Problem(message, None, None, None, 0, head.rows, key, True))
+        found = files.get(key)
+        start = 0 if found is None else sum(head.row_groups[:found])
+        stop = head.rows if found is None else start + head.row_groups[found]
+        problems.append(Problem(message, None, None, found, start, stop, key, True))
     for column in columns:
         problems += column.problems
     problems = [*of_manifest, *_of_live_rows(problems, head.row_groups, live.deleted)]

@@ -74,7 +74,20 @@ def test_only_a_full_check_looks(path):
         assert table.verify(full=False)
         (problem,) = table.verify().problems
         assert problem.file == key
-        assert (problem.start, problem.stop) == (0, 300)
+        assert (problem.row_group, problem.start, problem.stop) == (0, 0, 150)
+
+
+def test_a_repair_writes_the_rows_of_a_damaged_head_again(path):
+    (start, _) = next(place for key, place in heads(path).items() if "col0" in key)
+    data = bytearray(path.read_bytes())
+    data[start] ^= 1
+    path.write_bytes(data)
+    with blz.open(path, mode="a") as table:
+        assert not table.verify().is_intact
+        assert table.repair().lost == ()
+        assert table.version == 2
+        assert table.verify().is_intact
+        assert same_table(table.to_arrow(), TABLE)
 
 
 def test_a_damaged_value_is_told_by_its_record_too(path):
