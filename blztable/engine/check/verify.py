@@ -45,8 +45,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
 
     Damage is reported; anything else (no memory, an interrupt) is raised.
     """
-    # Without the cached lines, so that they are read again.
-    version = replace(version, _lines={})
+    # Without the lines that are kept, so that they are read again.
+    version = replace(version, _lines={}, _read_ahead={})
     of_manifest, live = list(_manifest(version)), version.head
     # Parts are checked with their deleted rows: row numbers are places in the parts.
     stored = replace(live, row_groups=live.stored_rows, deleted=())
