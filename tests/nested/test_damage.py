@@ -3,6 +3,7 @@
 import warnings
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -37,3 +38,26 @@ def test_damage_in_any_node_loses_pages_of_its_row_group_alone(kind, form):
             # Whole pages of 8 rows, of which a row group has two.
             assert len(lost) in (0, 4, 8, 12)
             store.put(key, data)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("form", FORMS, ids=["files", "bundles"])
+@pytest.mark.parametrize("on_corrupt", ["skip", "null"])
+def test_a_filter_on_a_field_reads_what_is_whole_of_a_damaged_table(on_corrupt, form):
+    places = [{"city": "ab"[row % 2], "zip": row} for row in range(36)]
+    data = pa.table({"k": range(36), "place": places})
+    blz.to_blz(data, store := MemoryStore("shelf"), **form)
+    wanted = [{"k": row, "place": {"zip": row}} for row in range(0, 36, 2)]
+    for key in [key for key in store._entries if key.endswith(".bin")]:
+        intact = bytes(store._entries[key].data)
+        store.put(key, intact[:5] + bytes([intact[5] ^ 0x55]) + intact[6:])
+        found = blz.read_table(
+            store,
+            columns=["k", "place.zip"],
+            filters=pc.field("place", "city") == "a",
+            on_corrupt=on_corrupt,
+        ).to_pylist()
+        left = [one for one in found if None not in one.values()]
+        assert all(one in wanted for one in left)
+        assert len(left) >= 12
+        store.put(key, intact)

@@ -97,7 +97,7 @@ class _Salvage:
         conditions = self.scan.columns if self.scan else []
         needed = list(dict.fromkeys([*conditions, *self.columns]))
         for index in needed:
-            self.version.column(index)
+            self._filtered.column(index)
         kept: list[RowSpan] = []
         gone: list[Loss] = []
         blank: dict[int, list[Lost]] = {}
@@ -116,6 +116,11 @@ class _Salvage:
             arrays[index] = self._with_nulls(index, losses, kept, read.numbers)
             gone += [Loss(*one, self.version.schema.field(index).name) for one in losses]
         return Selected([arrays[index] for index in self.columns], read.numbers), gone
+
+    @property
+    def _filtered(self) -> Version:
+        """The version with the nested fields that the filter refers to as further columns."""
+        return self.version if self.scan is None else self.scan.version
 
     def _read(self, columns: Sequence[int], rows: Sequence[RowSpan]) -> Selected:
         return read_selected(self.version, columns, self.scan, rows, None, self.with_nans)
@@ -136,7 +141,7 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        version, head = self.version, self.version.head
+        version, head = self._filtered, self.version.head
         (root, *_) = version.tree.nodes(index)
         with OpenParts(version) as parts:
             reason = _fault(lambda: parts.open(root, span.group))

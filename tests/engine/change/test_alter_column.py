@@ -132,6 +132,17 @@ def test_every_row_group_gets_the_new_type(array, type_):
     assert t["a"][:].type == array.type
 
 
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_a_zone_changes_together_with_the_unit_and_in_the_default_too(unit):
+    in_oslo = pa.array([0, None, 1_791_702_000_000_000], pa.timestamp("us", "Europe/Oslo"))
+    t = table(pa.table({"at": in_oslo, "n": [1, 2, 3]}))
+    t.alter_column("at", default=in_oslo[2])
+    t.alter_column("at", type=pa.timestamp(unit, "UTC"))
+    t.append({"n": [4]})
+    moments = in_oslo.cast(pa.timestamp(unit, "UTC"))
+    assert t["at"][:].equals(pa.concat_arrays([moments, moments[2:]]))
+
+
 LOSSY = [
     ([1, 2, 3, 4, 300], pa.int8(), r"int64 cannot become int8 without loss: row 4 is 300"),
     ([1, (1 << 53) + 1], "double", "row 1 is 9007199254740993"),
