@@ -3,7 +3,7 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -31,7 +31,8 @@ from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
-from blztable.table.datasets import finding
+from blztable.table.batches import with_views
+from blztable.table.datasets import finding, text
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.several import Member, Several
 from blztable.table.progress import ProgressOption
@@ -475,7 +476,8 @@ def read_table(
 def dataset(
     path: Place | Sequence[Place],
     *,
-    dictionaries: Sequence[str] | None = None,
+    dictionaries: Sequence[str] | Literal["auto"] | None = None,
+    views: bool = False,
     version: int | str | None = None,
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
@@ -494,9 +496,15 @@ def dataset(
     path : path-like, or list or tuple of path-like
         Directory of a table, or its file; a list of these; a pattern with `*`, `?` or `[...]`, also
         `**`; or a directory with tables somewhere below it.
-    dictionaries : sequence of str, optional
-        Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups by
-        such a column are faster in most engines.
+    dictionaries : sequence of str or "auto", optional
+        Names of columns of text or binary to show as dictionary arrays of int32 indices; with
+        "auto", those that nearly all rows of the largest row groups store as dictionaries, in all
+        tables with such a column. DuckDB shows them as text, Polars as Categorical. Most queries
+        with such a column are faster.
+    views : bool, optional
+        If True, show other text and bytes that are stored as dictionaries as views, string_view or
+        binary_view. Polars takes these without a copy, as String. DuckDB then passes no conditions,
+        and few functions of pyarrow take views.
     version : int or str, optional
         Number or tag of the version to show; the newest by default. Only for one table.
     at : str, datetime, date, Timestamp or datetime64, optional
@@ -542,20 +550,42 @@ def dataset(
     found = finding.find(path, exists)
     if found is None:
         table = _open_to_read(path, version, at, on_corrupt)
-        return table.dataset(dictionaries=dictionaries, on_corrupt=on_corrupt)
+        return table.dataset(dictionaries=dictionaries, views=views, on_corrupt=on_corrupt)
     if version is not None:
         raise ValueError("version= names a version of one table, not of several")
-    members = []
-    for one, values in zip(found, finding.values(found, partitioning), strict=True):
+    tables, coded = [], []
+    for one in found:
         table = _open_to_read(one.place, None, at, on_corrupt)
-        shown = [name for name in dictionaries or () if name in table]
-        source = table.dataset(dictionaries=shown, on_corrupt=on_corrupt).source
-        store = table._snapshot.version.store
+        tables.append(table)
+        coded.append(text.coded_types(*table._reading()) if views or dictionaries == "auto" else {})
         # Only the pin of the version stays open.
-        store.close()
-        members.append(Member(table.path, source, store, values))
-    several = Several.of(members)
-    for name in dictionaries or ():
-        if name not in several.schema.names:
-            raise no_column(name, several.schema.names)
-    return BlzDataset(several)
+        table._snapshot.version.store.close()
+    known = _coded(tables, coded)
+    shown = known if dictionaries == "auto" else list(dictionaries or ())
+
+    def several(names: Collection[str]) -> Several:
+        members = []
+        for table, values in zip(tables, finding.values(found, partitioning), strict=True):
+            named = [name for name in names if name in table]
+            source = table.dataset(dictionaries=named, on_corrupt=on_corrupt).source
+            members.append(Member(table.path, source, table._snapshot.version.store, values))
+        return Several.of(members)
+
+    whole = several(shown)
+    for name in shown:
+        if name not in whole.schema.names:
+            raise no_column(name, whole.schema.names)
+    if not views:
+        return BlzDataset(whole)
+    made = several({*shown, *known})
+    return BlzDataset(made, schema=with_views(whole.schema, made.schema))
+
+
+def _coded(tables: Sequence[CTable], coded: Sequence[Mapping[str, pa.DataType]]) -> list[str]:
+    """Return the columns that are stored as dictionaries of one type in all tables with them."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    types = {
+        name: {of.get(name) for table, of in zip(tables, coded, strict=True) if name in table}
+        for name in names
+    }
+    return [name for name in names if None not in types[name] and len(types[name]) == 1]

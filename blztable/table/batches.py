@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow.types import recoded, without_view
+from blztable.arrow.types import is_view, recoded, without_view
+from blztable.arrow.views import as_views, view_type
 from blztable.closing import Closing
 from blztable.engine.run.prefetch import Prefetcher
 from blztable.table import shown
@@ -185,8 +186,17 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema(map(_without_view, schema), schema.metadata)
 
 
+def with_views(schema: pa.Schema, coded: pa.Schema) -> pa.Schema:
+    """Return the schema with views of the text and bytes that `coded` has dictionaries of."""
+    fields = [
+        field.with_type(view_type(field.type)) if pa.types.is_dictionary(other) else field
+        for field, other in zip(schema, coded.types, strict=True)
+    ]
+    return pa.schema(fields, schema.metadata)
+
+
 def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast a batch to a schema without views."""
+    """Cast a batch to the types of a dataset."""
     if batch.schema == schema:
         return batch
     arrays = map(_cast, batch.columns, schema.types)
@@ -204,6 +214,8 @@ def _without_view(field: pa.Field) -> pa.Field:
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_:
         return array
+    if is_view(type_):
+        return as_views(array, type_)
     if not pa.types.is_dictionary(type_):
         return array.cast(type_)
     return recoded(array, type_)

@@ -15,10 +15,9 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.convert.foreign.structured import matrix, structured_array
-from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
-from blztable.engine.version.schema import digits_of
+from blztable.engine.query.salvage import OnCorrupt
+from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
-from blztable.engine.write.options import check_choice
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import ColumnNotFoundError, CorruptError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
@@ -28,8 +27,9 @@ from blztable.storage.store import Lock
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column, described
-from blztable.table.datasets.dataset import BlzDataset, Salvaging
+from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.ranges import RowRange, row_groups
+from blztable.table.datasets.text import Coded, dataset_of
 from blztable.table.indices import checked_count, row_numbers
 from blztable.table.names import list_of, names_asked_for
 from blztable.table.progress import ProgressOption, reporting
@@ -276,9 +276,7 @@ class TableReader:
         {'price': 3}
         """
         snapshot, shown = self._reading()
-        fields = (snapshot.version.schema.field(index) for index in shown)
-        kept = ((field.name, digits_of(field)) for field in fields)
-        return {name: digits for name, digits in kept if digits is not None}
+        return digits_by_name(snapshot.version.schema.field(index) for index in shown)
 
     @property
     def version(self) -> int:
@@ -912,7 +910,7 @@ class TableReader:
         return described([Column(snapshot, index, self) for index in positions])
 
     def dataset(
-        self, *, dictionaries: Sequence[str] | None = None, on_corrupt: OnCorrupt = "raise"
+        self, *, dictionaries: Coded = None, views: bool = False, on_corrupt: OnCorrupt = "raise"
     ) -> BlzDataset:
         """Return the version as a pyarrow Dataset, for query engines.
 
@@ -921,9 +919,15 @@ class TableReader:
 
         Parameters
         ----------
-        dictionaries : sequence of str, optional
-            Names of columns of text or binary to show as dictionary arrays of int32 indices. Groups
-            by such a column are faster in most engines.
+        dictionaries : sequence of str or "auto", optional
+            Names of columns of text or binary to show as dictionary arrays of int32 indices; with
+            "auto", those that nearly all rows of the largest row groups store as dictionaries.
+            DuckDB shows them as text, Polars as Categorical. Most queries with such a column are
+            faster.
+        views : bool, optional
+            If True, show other text and bytes that are stored as dictionaries as views, string_view
+            or binary_view. Polars takes these without a copy, as String. DuckDB then passes no
+            conditions, and few functions of pyarrow take views.
         on_corrupt : {"raise", "skip", "null"}
             What a scan does with damaged pages, as in `to_batches`.
 
@@ -953,9 +957,7 @@ class TableReader:
         """
         self._snapshot.check_open()
         # A separate reader, because the table may show another version after a commit.
-        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-        reader = TableReader(*self._reading(None, dictionaries))
-        return BlzDataset(reader if on_corrupt == "raise" else Salvaging(reader, on_corrupt))
+        return dataset_of(TableReader, self._reading(), dictionaries, views, on_corrupt)
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.

@@ -19,9 +19,14 @@ from blztable.columns.stored import as_stored
 from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, take_places
+from blztable.engine.version.versions import Version
+from blztable.errors import CorruptError
 
 # A part is read as codes only if it has so many rows for each code.
 ROWS_PER_VALUE = 4
+# Row groups that tell whether a column has codes, and the share of their rows that must have them.
+# A look at all row groups may take as long as a scan.
+_LOOKED_AT, _CODED_SHARE = 8, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,26 @@ def read(parts: OpenParts, index: int, spans: Sequence[RowSpan]) -> CodedColumn 
             return None
     type_ = parts.version.schema.field(index).type
     return CodedColumn(type_, [(values[group], column) for group, column in codes])
+
+
+def has_codes(version: Version, index: int) -> bool:
+    """True if nearly all rows of a column have codes of few values, and its files are intact.
+
+    Only the largest row groups are looked at: the others may have values.
+    """
+    rows = np.array(version.head.row_groups, np.int64)
+    largest = np.argsort(-rows, kind="stable")[:_LOOKED_AT].tolist()
+    coded = 0
+    try:
+        with OpenParts(version) as parts:
+            for group in largest:
+                most = int(rows[group] / ROWS_PER_VALUE)
+                if values_of_codes(parts, index, group, most) is not None:
+                    coded += int(rows[group])
+    except CorruptError:
+        # A scan reports the damage, or leaves it out.
+        return False
+    return coded > 0 and coded >= _CODED_SHARE * int(rows[largest].sum())
 
 
 def numbers_of(codes: pa.Array) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,12 @@ def digits_of(field: pa.Field) -> int | None:
     text = (field.metadata or {}).get(TRUNCATE_KEY, b"")
     is_number = pa.types.is_floating(field.type) and text.isdigit() and len(text) <= 2
     return int(text) if is_number and 1 <= int(text) <= MAX_DIGITS else None
+
+
+def digits_by_name(fields: Iterable[pa.Field]) -> dict[str, int]:
+    """Return the digits kept of each column of which not all are kept, by its name."""
+    kept = ((field.name, digits_of(field)) for field in fields)
+    return {name: digits for name, digits in kept if digits is not None}
 
 
 def without_false_digits(field: pa.Field) -> pa.Field:

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 
 from blztable.arrow.extensions import plain_schema
+from blztable.arrow.types import is_view
 from blztable.engine.query import expressions
 from blztable.engine.query.salvage import OnCorrupt
 from blztable.errors import SchemaError
@@ -321,10 +322,17 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
     {'word': ['b', 'c']}
     """
 
-    def __init__(self, source: Readable, filter: pc.Expression | None = None) -> None:
+    def __init__(
+        self,
+        source: Readable,
+        filter: pc.Expression | None = None,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        """Show the columns of a reader, by default in their own types without views."""
+        schema = without_views(source.schema) if schema is None else schema
         format_, disk = ds.IpcFileFormat(), pyarrow.fs.LocalFileSystem()
         sentinel = format_.make_fragment(_SENTINEL, disk)
-        super().__init__([sentinel], without_views(source.schema), format_, disk)
+        super().__init__([sentinel], schema, format_, disk)
         self.source = source
         self._filter = filter
 
@@ -334,7 +342,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         return f"<{type(self).__name__} of {counted(len(self.schema), 'column')}: {names}{more}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.source, self._filter)
+        return type(self), (self.source, self._filter, self.schema)
 
     def filter(self, expression: pc.Expression) -> Self:
         """Return a dataset of the rows that meet a condition, besides earlier ones.
@@ -362,9 +370,10 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         >>> blz.dataset("t.blz").filter(pc.field("n") > 1).count_rows()
         2
         """
-        expression = expressions.as_expression(expression, self.schema)
-        expressions.check(expression, self.schema)
-        return type(self)(self.source, _both(self._filter, expression))
+        schema = without_views(self.schema)
+        expression = expressions.as_expression(expression, schema)
+        expressions.check(expression, schema)
+        return type(self)(self.source, _both(self._filter, expression), self.schema)
 
     def scanner(
         self,
@@ -411,7 +420,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         if unknown := others.keys() - _OF_NO_EFFECT:
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
         if filter is not None:
-            filter = expressions.as_expression(filter, self.schema)
+            filter = expressions.as_expression(filter, without_views(self.schema))
         return BlzScan(self.source, self.schema, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
@@ -435,7 +444,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         [3]
         """
         if filter is not None:
-            expressions.check(expressions.as_expression(filter), self.schema)
+            schema = without_views(self.schema)
+            expressions.check(expressions.as_expression(filter), schema)
         return (BlzFragment(self, part) for part in self.source.fragments())
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:
@@ -448,7 +458,7 @@ class BlzFragment(_Scannable):
     """Some rows of a dataset, for engines that scan it fragment by fragment."""
 
     def __init__(self, dataset: BlzDataset, source: Readable) -> None:
-        self._dataset = type(dataset)(source, dataset._filter)
+        self._dataset = type(dataset)(source, dataset._filter, dataset.schema)
 
     @property
     def physical_schema(self) -> pa.Schema:
@@ -481,7 +491,7 @@ class BlzScan:
         batch_rows: int | None,
     ) -> None:
         if filter is not None:
-            expressions.check(filter, plain_schema(schema))
+            expressions.check(filter, plain_schema(without_views(schema)))
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
         self._schema = schema
@@ -490,6 +500,8 @@ class BlzScan:
         # Columns computed from those read; empty if columns are returned as stored.
         self._computed: list[_ComputedColumn] = []
         if isinstance(columns, Mapping):
+            # Arrow computes nothing of views.
+            schema = without_views(schema)
             self._computed = [_ComputedColumn.of(name, columns[name], schema) for name in columns]
             columns = list(dict.fromkeys(name for one in self._computed for name in one.needs))
         times = Counter(schema.names)
@@ -503,7 +515,11 @@ class BlzScan:
         self.source = source if columns is None else source[list(columns)]
         stored = self.source.schema
         # The metadata are the dataset's, as in pyarrow: DataFusion compares them.
-        self._read = without_views(stored).with_metadata(schema.metadata)
+        fields = (
+            schema.field(field.name) if field.name in times else field
+            for field in without_views(stored)
+        )
+        self._read = pa.schema(fields, schema.metadata)
         self._is_as_stored = self._read == stored and not self._computed
 
     @property
@@ -549,7 +565,18 @@ class BlzScan:
         """Read rows by their numbers in the result."""
         if self._is_as_stored and self._filter is None:
             return self.source.take(indices)
+        if any(map(is_view, self._read.types)):
+            return self._taken(indices)
         return self.to_table().take(indices)
+
+    def _taken(self, indices: Any) -> pa.Table:
+        """Read rows by their numbers as views, of which Arrow takes none."""
+        if self._filter is None:
+            table = self.source.take(indices)
+        else:
+            table = self.source.to_arrow(filters=self._filter).take(indices)
+        batches = [cast(batch, self._read) for batch in table.to_batches()]
+        return pa.Table.from_batches(batches, self._read)
 
     def count_rows(self) -> int:
         """Count the rows; only the filter's columns are read."""

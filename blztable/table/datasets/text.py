@@ -1,0 +1,61 @@
+"""Text for engines: the columns that a dataset shows as dictionaries, or as views of these.
+
+Knows a snapshot and readers of it, and nothing of files.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from blztable.arrow.types import is_binary, is_text
+from blztable.engine.query.codes import has_codes
+from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
+from blztable.engine.write.options import check_choice
+from blztable.table.batches import with_views, without_views
+from blztable.table.datasets.dataset import BlzDataset, Readable, Salvaging
+from blztable.table.snapshot import Snapshot
+
+# Names of columns, or those that are stored as dictionaries.
+Coded: TypeAlias = Sequence[str] | Literal["auto"] | None
+
+
+def coded(snapshot: Snapshot, positions: Sequence[int]) -> list[int]:
+    """Return the columns of text or binary among these that are stored as dictionaries."""
+    snapshot.check_open()
+    if type(snapshot) is not Snapshot:
+        # A table of another program has values only.
+        return []
+    types = snapshot.version.schema.types
+    text = [index for index in positions if is_text(types[index]) or is_binary(types[index])]
+    return [index for index in text if has_codes(snapshot.version, index)]
+
+
+def coded_types(snapshot: Snapshot, positions: Sequence[int]) -> dict[str, pa.DataType]:
+    """Return the types of these columns that are stored as dictionaries, by name."""
+    schema = snapshot.version.schema
+    return {schema.field(at).name: schema.field(at).type for at in coded(snapshot, positions)}
+
+
+def dataset_of(
+    reader: Callable[[Snapshot, Sequence[int]], Any],
+    seen: tuple[Snapshot, Sequence[int]],
+    dictionaries: Coded,
+    views: bool,
+    on_corrupt: OnCorrupt,
+) -> BlzDataset:
+    """Return a dataset with some columns shown as dictionaries, and others as views of these."""
+    check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+    snapshot, positions = seen
+    viewed = coded(snapshot, positions) if views or dictionaries == "auto" else []
+    shown: Sequence[int] = viewed
+    if dictionaries != "auto":
+        shown = snapshot.positions(dictionaries or (), positions, "dictionaries")
+
+    def source(indices: Sequence[int]) -> Readable:
+        made: Any = reader(snapshot.with_dictionaries(indices), positions)
+        return made if on_corrupt == "raise" else Salvaging(made, on_corrupt)
+
+    made = source(list(dict.fromkeys([*shown, *viewed])))
+    schema = without_views(source(shown).schema)
+    return BlzDataset(made, schema=with_views(schema, made.schema))
