@@ -101,9 +101,12 @@ def _default(found: Json, type_: pa.DataType) -> Json:
     if found is None:
         return None
     try:
-        value = from_json(found, type_).as_py()
+        value = from_json(found, type_)
     except (CorruptError, LimitError):
         return None
+    # Python has no dates before the year 1 or after 9999, and no nanoseconds.
+    with suppress(OverflowError, ValueError):
+        value = value.as_py()
     if isinstance(value, float) and not math.isfinite(value):
         return {"blz:value": ["float", repr(value)]}
     is_plain = isinstance(value, bool | int | float | str)

@@ -475,6 +475,8 @@ def test_the_mirrors_say_how_columns_are_stored(store):
         (pa.float64(), float("-inf"), {"blz:value": ["float", "-inf"]}),
         (pa.binary(), b"\0\1", {"blz:value": ["stored", "AAE="]}),
         (pa.timestamp("us"), 7, {"blz:value": ["stored", "BwAAAAAAAAA="]}),
+        (pa.date32(), -(2**31), {"blz:value": ["stored", "AAAAgA=="]}),
+        (pa.timestamp("s"), -(2**63), {"blz:value": ["stored", "AAAAAAAAAIA="]}),
         (
             pa.list_(pa.int8()),
             [7],
