@@ -5,7 +5,8 @@ together, and only `narrow` and `scaled` are tried. Each column has the encoding
 it could have by itself, and the values that it would be decoded to. Knows no nulls.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,14 +25,51 @@ from blztable.columns.encodings.numbers import (
 # So many values of each column, or up to twice as many, show how many decimals it may have.
 FEW_VALUES = 16
 
-# Makes the encoding of a column, given its index, the form of its codes and its base.
-_Make = Callable[[int, StreamLayout, np.ndarray], Encoding]
-# An encoding, and the codes.
-_Encoded = tuple[Encoding, np.ndarray]
+# Makes an encoding without a base, given the form of its codes.
+_Make = Callable[[StreamLayout], Encoding]
+# The base of an encoding of several columns, which is not used.
+_NO_BASE = np.zeros(1, "<i8")
 
 
-def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> list[Stream]:
-    """Return the stream of each column, encoded where that makes it narrower.
+@dataclass(frozen=True, slots=True)
+class StreamsAlike:
+    """The streams of columns whose encodings differ at most in their bases and odd values.
+
+    Attributes
+    ----------
+    columns
+        The columns, as ascending rows of the matrix of values.
+    layout
+        The form of the bytes.
+    encoding
+        The encoding, whose own base is not used; None if the bytes are the values.
+    bases
+        The base of each column as i64; 0 where there is no encoding.
+    data
+        The bytes, one column in each row.
+    values_nbytes
+        The bytes of the values of a column.
+    odd
+        The encodings of columns that have odd values, by their place among the columns.
+    """
+
+    columns: np.ndarray
+    layout: StreamLayout
+    encoding: Encoding | None
+    bases: np.ndarray
+    data: np.ndarray
+    values_nbytes: int
+    odd: Mapping[int, Encoding] = field(default_factory=dict)
+
+    def stream(self, place: int) -> Stream:
+        """Return one of the streams."""
+        encoding = self.odd.get(place, self.encoding)
+        encoding = encoding and encoding.rebased(int(self.bases[place]))
+        return Stream(self.layout, self.data[place], None, encoding, self.values_nbytes)
+
+
+def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> list[StreamsAlike]:
+    """Return the streams of all columns, encoded where that makes them narrower.
 
     Parameters
     ----------
@@ -42,21 +80,20 @@ def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> l
     page_rows
         Rows of a page; each column has one page.
     """
-    encoded: dict[int, _Encoded] = {}
+    found: list[StreamsAlike] = []
     if columns.dtype.kind in "iu" and columns.itemsize > 1:
-        encoded = _narrowed(columns, _narrow(columns.itemsize, page_rows))
+        width = columns.itemsize
+        found += _narrowed(columns, lambda stored: Narrow(stored, width, _NO_BASE, page_rows))
     elif columns.dtype == np.float64:
-        encoded = _scaled(columns, page_rows)
-    nbytes = columns[0].nbytes
-    streams = []
-    for index, column in enumerate(columns):
-        if index in encoded:
-            encoding, codes = encoded[index]
-            data = codes.view(np.uint8)
-            streams.append(Stream(encoding.stored, data, None, encoding, nbytes))
-        else:
-            streams.append(Stream(layout, column.view(np.uint8)))
-    return streams
+        found += _scaled(columns, page_rows)
+    is_left = np.ones(len(columns), np.bool_)
+    for streams in found:
+        is_left[streams.columns] = False
+    if is_left.any():
+        left = np.flatnonzero(is_left)
+        data, bases = columns[left].view(np.uint8), np.zeros(len(left), "<i8")
+        found.append(StreamsAlike(left, layout, None, bases, data, columns[0].nbytes))
+    return found
 
 
 def decode_alike(
@@ -99,18 +136,13 @@ def form_of(encoding: Narrow | Scaled | None) -> object:
     return encoding and encoding.stored.dtype
 
 
-def _narrow(width: int, page_rows: int) -> _Make:
-    return lambda index, stored, base: Narrow(stored, width, base, page_rows)
-
-
-def _narrowed(columns: np.ndarray, make: _Make) -> dict[int, _Encoded]:
-    """Return the columns whose distances from their least values are narrower, by index."""
+def _narrowed(columns: np.ndarray, make: _Make) -> Iterator[StreamsAlike]:
+    """Yield the columns whose distances from their least values are narrower."""
     least, most = columns.min(axis=1), columns.max(axis=1)
     unsigned = f"<u{columns.itemsize}"
     # Differences of integers wrap, so they are right as unsigned numbers.
     ranges = most.view(unsigned) - least.view(unsigned)
     bases = least.astype("<u8" if columns.dtype.kind == "u" else "<i8").view("<i8")
-    encoded: dict[int, _Encoded] = {}
     below = 0
     for width in (1, 2, 4):
         if width == columns.itemsize:
@@ -118,50 +150,54 @@ def _narrowed(columns: np.ndarray, make: _Make) -> dict[int, _Encoded]:
         end = 1 << 8 * width
         chosen = np.flatnonzero((ranges >= below) & (ranges < end))
         below = end
+        if not len(chosen):
+            continue
         stored = codes_layout(VALUES, width)
         codes = (columns[chosen].view(unsigned) - least.view(unsigned)[chosen, None]).astype(
             stored.dtype
         )
-        for place, index in enumerate(chosen.tolist()):
-            encoded[index] = make(index, stored, bases[index : index + 1]), codes[place]
-    return encoded
+        data, nbytes = codes.view(np.uint8), columns[0].nbytes
+        yield StreamsAlike(chosen, stored, make(stored), bases[chosen], data, nbytes)
 
 
-def _scaled(columns: np.ndarray, page_rows: int) -> dict[int, _Encoded]:
-    """Return the columns whose doubles have few decimals, by index."""
+def _scaled(columns: np.ndarray, page_rows: int) -> Iterator[StreamsAlike]:
+    """Yield the columns whose doubles have few decimals."""
     may_have = may_be_decimals(columns[:, :: max(columns.shape[1] // FEW_VALUES, 1)])
-    encoded: dict[int, _Encoded] = {}
     for power in range(may_have.shape[1]):
         for form in FORMS if power else FORMS[:1]:
             chosen = np.flatnonzero(may_have[:, power])
-            if len(chosen):
-                found = _scaled_by(columns[chosen], power, form, page_rows)
-                encoded |= {int(chosen[index]): one for index, one in found.items()}
-                may_have[chosen[list(found)]] = False
-    return encoded
+            if not len(chosen):
+                continue
+            for streams in _scaled_by(columns[chosen], power, form, page_rows):
+                found = chosen[streams.columns]
+                may_have[found] = False
+                yield replace(streams, columns=found)
 
 
-def _scaled_by(columns: np.ndarray, power: int, form: str, page_rows: int) -> dict[int, _Encoded]:
-    """Return the columns whose doubles are whole numbers of 10**-power in this form, by index."""
+def _scaled_by(
+    columns: np.ndarray, power: int, form: str, page_rows: int
+) -> Iterator[StreamsAlike]:
+    """Yield the columns whose doubles are whole numbers of 10**-power in this form."""
     with np.errstate(invalid="ignore", over="ignore"):
         wide = np.rint(columns * POWERS[power])
         wide[~(np.abs(wide) < EXACT)] = 0
     whole = wide.astype("<i8")
-    plain = Scaled(codes_layout(VALUES, 4), power, form, np.zeros(1, "<i8"), page_rows)
+    plain = Scaled(codes_layout(VALUES, 4), power, form, _NO_BASE, page_rows)
     # A reader adds base and code, both exact, and so gets these floats.
     is_odd = plain.scale(whole.astype("<f8")).view("<u8") != columns.view("<u8")
     odd = np.count_nonzero(is_odd, axis=1)
     fits = np.flatnonzero(odd <= min(MOST_ODD, columns.shape[1] // ROWS_PER_ODD))
-    whole, is_odd = whole[fits], is_odd[fits]
+    if not len(fits):
+        return
+    whole, is_odd, odd = whole[fits], is_odd[fits], odd[fits]
     # An odd value takes no part in the bounds.
     some = whole[np.arange(len(whole)), is_odd.argmin(axis=1)]
     whole = np.where(is_odd, some[:, None], whole)
-
-    def scaled(index: int, stored: StreamLayout, base: np.ndarray) -> Encoding:
-        if not odd[fits[index]]:
-            return Scaled(stored, power, form, base, page_rows)
-        at = np.flatnonzero(is_odd[index])
-        bits = columns[fits[index], at].view("<i8")
-        return Scaled(stored, power, form, base, page_rows, at.astype("<i8"), bits)
-
-    return {int(fits[index]): one for index, one in _narrowed(whole, scaled).items()}
+    for streams in _narrowed(whole, lambda stored: replace(plain, stored=stored)):
+        own = {}
+        for place in np.flatnonzero(odd[streams.columns]).tolist():
+            row = streams.columns[place]
+            at = np.flatnonzero(is_odd[row]).astype("<i8")
+            bits = columns[fits[row], at].view("<i8")
+            own[place] = Scaled(streams.layout, power, form, _NO_BASE, page_rows, at, bits)
+        yield replace(streams, columns=fits[streams.columns], odd=own)

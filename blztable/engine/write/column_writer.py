@@ -128,7 +128,11 @@ def writers_of(
 
     `numbers` are the first file numbers to use, by default 1.
     """
-    nodes, digits = list(Node.of(field.type).walk()), digits_of(field)
+    digits = digits_of(field)
+    if not is_nested(field.type):
+        first = numbers[0] if numbers else 1
+        return [ColumnWriter(paths[0], field.name, field.type, first, digits)]
+    nodes = list(Node.of(field.type).walk())
     firsts = numbers or [1] * len(nodes)
     return [
         ColumnWriter(path, field.name, node.flat, first, digits)

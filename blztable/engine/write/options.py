@@ -7,6 +7,7 @@ names to values; columns missing in the mapping take the default.
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self, TypeVar
 
 from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
@@ -45,6 +46,10 @@ class CompressionOptions:
     clevel: int | None = None
     shuffle: str | None = None
     optimize: str | None = None
+
+
+# The thousands of columns of a wide table share few objects.
+_compression = lru_cache(64)(CompressionOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class WriteOptions:
         if codec is None and level is not None:
             codec = "lz4"
         shuffle: str | None = _of(self.shuffle, name, None)
-        return CompressionOptions(codec, level, shuffle, _of(self.optimize, name, None))
+        return _compression(codec, level, shuffle, _of(self.optimize, name, None))
 
     def encoding_of(self, name: str) -> str:
         """Return "auto" or "plain" for a column."""

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.memory import numbers_in
-from blztable.block_terms import PER_ITEM
+from blztable.block_terms import PER_ITEM, VALUES
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import fixed
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.digits import rounded
-from blztable.columns.encodings.alike import encode_alike
+from blztable.columns.encodings.alike import StreamsAlike, encode_alike
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.few_items import encode_few_items
 from blztable.columns.encodings.items import per_item
@@ -33,8 +33,9 @@ from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.limits import check_pages
 from blztable.engine.run.progress import Progress
 from blztable.engine.run.tasks import Task
-from blztable.engine.write.bundles import Bundle, BundledPart
+from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
+from blztable.engine.write.contents import BundledPart, PartsAlike
 from blztable.engine.write.options import CompressionOptions, WriteOptions
 from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
@@ -59,6 +60,10 @@ MOST_ITEMS = MAX_CHUNKS // 2
 LEAST_ALIKE = 16
 
 
+# A type, a number of rows, and what was asked for the compression.
+_Kind = tuple[pa.DataType | None, int, CompressionOptions]
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """The state that all parts of a write share."""
@@ -72,11 +77,11 @@ class Shared:
 
 def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
     """Encode several parts of a bundle; return the tasks that the bundle needs after its last."""
-    kinds: dict[tuple[pa.DataType | None, int], list[PartWriter]] = {}
+    kinds: dict[_Kind, list[PartWriter]] = {}
     for writer in writers:
-        kinds.setdefault((writer.kind, len(writer._array)), []).append(writer)
+        kinds.setdefault(writer.kind, []).append(writer)
     tasks: list[Task] = []
-    for (kind, rows), alike in kinds.items():
+    for (kind, rows, _), alike in kinds.items():
         if rows and kind is not None and len(alike) >= LEAST_ALIKE:
             tasks += PartWriter.encode_alike(alike)
         else:
@@ -109,6 +114,8 @@ class PartWriter:
         self._array = array
         self._nbytes = nbytes
         self._checksum = shared.options.checksum_of_chunks
+        self._asked = shared.options.compression_of(column.name)
+        self._claims: frozenset[str] = frozenset()
         # The part that this one replaces, if its chunks may be copied.
         self._old_part: Part | None = None
         self._lock = threading.Lock()
@@ -124,8 +131,7 @@ class PartWriter:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
         # Encoding takes memory, so the next row group waits for it.
         self._release()
-        self._pages, whole = statistics(array, block.page_rows)
-        return self._encoded(block, whole)
+        return self._encoded(block, *statistics(array, block.page_rows))
 
     def _array_to_store(self) -> pa.Array:
         """Return the rows as one array, and forget them."""
@@ -139,27 +145,33 @@ class PartWriter:
         if self._bundle is None or not self._bundle.is_large:
             self._shared.budget.release(self._nbytes)
 
-    def _encoded(self, block: Block, whole: Statistics) -> list[Task]:
+    def _encoded(self, block: Block, pages: Statistics, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
+        self._pages, self._whole = pages, whole
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         claims = {NAN_IS_NULL: block.nan_is_null, PER_ITEM: block.packing == PER_ITEM}
         self._claims = frozenset(name for name, holds in claims.items() if holds)
-        self._whole = whole
         if self._bundle is None:
             return self._compressing(block)
-        if not self._bundle.takes(block):
-            return [*self._bundle.add(self._index, None), *self._compressing(block)]
-        asked = self._options.compression_of(self._column.name)
-        placed = partial(self._placed, block.rows, block.page_rows)
-        part = BundledPart(self._column.type, block, asked, placed)
-        return self._bundle.add(self._index, part)
+
+        def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
+            self._finish(PartFacts(block.rows, block.page_rows, cbytes[0], 0, 0, 0), at[0])
+
+        part = BundledPart(self._column.type, block, self._asked, placed)
+        if self._bundle.takes(part):
+            return self._bundle.add([self._index], part)
+        return [*self._bundle.add([self._index], None), *self._compressing(block)]
 
     @property
-    def kind(self) -> pa.DataType | None:
-        """The type of a column of numbers without nulls that goes to a bundle, otherwise None."""
+    def kind(self) -> "_Kind":
+        """What columns have in common that are encoded together.
+
+        The type is None unless this is a column of numbers without nulls that goes to a bundle.
+        """
         type_ = self._column.type
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
-        return type_ if is_number and self._bundle and not self._array.null_count else None
+        is_alike = is_number and self._bundle and not self._array.null_count
+        return type_ if is_alike else None, len(self._array), self._asked
 
     @staticmethod
     def encode_alike(writers: Sequence["PartWriter"]) -> list[Task]:
@@ -176,9 +188,33 @@ class PartWriter:
         values = [None, pa.py_buffer(columns)]
         # Each column is a page of the matrix.
         pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
-        streams = encode_alike(layout, columns, page_rows)
-        for number, (writer, stream) in enumerate(zip(writers, streams, strict=True)):
-            tasks += writer._encoded(Block(rows, page_rows, (stream,)), pages.of_run(number))
+        for streams in encode_alike(layout, columns, page_rows):
+            some = [writers[number] for number in streams.columns.tolist()]
+            tasks += PartWriter._add_alike(some, rows, streams, pages)
+        return tasks
+
+    @staticmethod
+    def _add_alike(
+        writers: Sequence["PartWriter"], rows: int, streams: StreamsAlike, pages: Statistics
+    ) -> list[Task]:
+        """Add parts to their bundle; of columns that are the pages of `pages`."""
+        first, page_rows, bundle = writers[0], page_rows_of(rows), writers[0]._bundle
+        assert bundle is not None
+        sizes, numbers = {VALUES: streams.values_nbytes}, streams.columns.tolist()
+
+        def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
+            for writer, number, *place in zip(writers, numbers, at, cbytes, strict=True):
+                writer._sizes, writer._whole = sizes, pages.of_run(number)
+                writer._finish(PartFacts(rows, page_rows, place[1], 0, 0, 0), place[0])
+
+        part = PartsAlike(first._column.type, rows, page_rows, streams, first._asked, placed)
+        if len(writers) > 1 and bundle.takes(part):
+            return bundle.add([writer._index for writer in writers], part)
+        tasks = []
+        for place, (writer, number) in enumerate(zip(writers, numbers, strict=True)):
+            block = Block(rows, page_rows, (streams.stream(place),))
+            whole = pages.of_run(number)
+            tasks += writer._encoded(block, whole, whole)
         return tasks
 
     def _compressing(self, block: Block) -> list[Task]:
@@ -189,12 +225,11 @@ class PartWriter:
             return []
         if self._k == NO_FILE:
             self._k = next(self._column.numbers)
-        asked = self._options.compression_of(self._column.name)
         self._info = _block_info(block, self._options.chunk_bytes)
         pieces = [
             piece
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
-            for piece in _pieces(stream, info.chunks, asked)
+            for piece in _pieces(stream, info.chunks, self._asked)
         ]
         self._chunks: list[bytes] = [b""] * len(pieces)
         self._digests: list[bytes] = [b""] * len(pieces)
@@ -220,8 +255,8 @@ class PartWriter:
             return _with_items(block), array
         if is_plain:
             return encode(array, page_rows), array
-        asked = self._options.compression_of(self._column.name)
-        few = encode_few_items(array, page_rows, partial(dictionary_worth, options=asked))
+        worth = partial(dictionary_worth, options=self._asked)
+        few = encode_few_items(array, page_rows, worth)
         return few or (encoded(encode(array, page_rows)), array)
 
     def _make(self) -> Make:
@@ -264,10 +299,6 @@ class PartWriter:
                 self._k = next(self._column.numbers)  # Another writer uses that number.
             else:
                 break
-
-    def _placed(self, rows: int, page_rows: int, at: int, cbytes: int) -> None:
-        """Record the part, whose first entry in the bundle is `at`."""
-        self._finish(PartFacts(rows, page_rows, cbytes, 0, 0, 0), at)
 
     def _finish(self, facts: PartFacts, at: int = 0) -> None:
         """Record the part."""

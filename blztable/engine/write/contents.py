@@ -1,0 +1,288 @@
+"""The contents of a bundle: the entries and encodings of its parts, and the piles of their streams.
+
+A pile has the streams of one form, one behind the other in chunks. Parts with streams alike are
+added at once, as arrays. Compresses nothing, and knows nothing of how an array is encoded.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.block_terms import VALUES
+from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
+from blztable.columns.encodings.alike import StreamsAlike
+from blztable.columns.types import layout_of
+from blztable.engine.write.options import CompressionOptions
+from blztable.engine.write.reuse import ChunkInput
+from blztable.engine.write.trial import LZ4, LZ4HC, compression_of
+from blztable.format import jsontext
+from blztable.format.bundle import ALIGNMENT, ENCODINGS, ENTRIES, ENTRY
+from blztable.format.chunk import MAX_CHUNK_BYTES, Compression
+from blztable.format.metadata import StreamInfo
+
+# A chunk is decompressed for one column, so it is smaller than in a file.
+BUNDLE_CHUNK_BYTES = 256 << 10
+# Names, numbers and punctuation of an encoding.
+MOST_NAMES_BYTES = 512
+
+# Takes the first entry of each part, from 1, and its share of the bytes in the file.
+Placed = Callable[[Sequence[int], Sequence[int]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BundledPart:
+    """A part that goes to a bundle."""
+
+    type: pa.DataType
+    block: Block
+    asked: CompressionOptions
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True)
+class PartsAlike:
+    """Parts of numbers without nulls that go to a bundle; their streams are alike."""
+
+    type: pa.DataType
+    rows: int
+    page_rows: int
+    streams: StreamsAlike
+    asked: CompressionOptions
+    placed: Placed
+
+
+def directory_bytes(part: BundledPart | PartsAlike) -> int | None:
+    """Return the most bytes that this adds to `entries` and `encodings`.
+
+    Return None for a part that no bundle takes: without bytes, or with more than a page or a chunk.
+    """
+    if isinstance(part, PartsAlike):
+        streams = part.streams
+        count, encodings = len(streams.columns), [streams.encoding, *streams.odd.values()]
+    elif part.block.rows and part.block.streams and _fits(part.block):
+        count, encodings = 1, [stream.encoding for _, stream in part.block.walk()]
+    else:
+        return None
+    parameters = [encoding.shared()[0] for encoding in encodings if encoding]
+    texts = (one for some in parameters for one in some.values())
+    nbytes = sum(len(one) for one in texts if isinstance(one, str))
+    # A dictionary type has five streams, and the names and numbers of an encoding are short.
+    return nbytes + 5 * ENTRY.itemsize * count + MOST_NAMES_BYTES * len(parameters)
+
+
+def _fits(block: Block) -> bool:
+    return (
+        block.rows <= block.page_rows
+        and all(stream.data.nbytes <= MAX_CHUNK_BYTES for stream in block.streams)
+        and all(map(_fits, block.children.values()))
+    )
+
+
+class Contents:
+    """The parts of a bundle: their entries, their encodings, and the piles of their streams."""
+
+    def __init__(self, parts: Sequence[BundledPart | PartsAlike]) -> None:
+        # Entries, and the index of the pile of each; each pile counts its chunks by itself.
+        self._entries: list[np.ndarray] = []
+        self._piles_of: list[np.ndarray] = []
+        self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
+        self._piles: dict[tuple[object, ...], _Pile] = {}
+        # Each callback, and the first entry of each of its parts.
+        self._placed: list[tuple[Placed, np.ndarray]] = []
+        self._table = np.empty(0, ENTRY)
+        self.streams: tuple[StreamInfo, ...] = ()
+        self._add_blocks([part for part in parts if isinstance(part, BundledPart)])
+        for part in parts:
+            if isinstance(part, PartsAlike):
+                self._add_alike(part)
+
+    def _add_blocks(self, parts: Iterable[BundledPart]) -> None:
+        """Add parts, each with its entries in pre-order."""
+        entries: list[tuple[int, ...]] = []
+        piles_of: list[int] = []
+
+        def add(type_: pa.DataType, block: Block, asked: CompressionOptions) -> None:
+            own, form = {one.layout.name: one for one in block.streams}, layout_of(type_)
+            for name in form.streams:
+                stream = own.get(name)
+                pile, chunk, start, nbytes, number, base = 0, 0, 0, 0, 0, 0
+                if stream is not None:
+                    number, base = self._encoded(stream)
+                    nbytes = stream.data.nbytes
+                if stream is not None and nbytes:
+                    found = self._pile(stream.layout, stream.encoding, asked)
+                    pile, (chunks, starts) = found.index, found.add(stream.data[None])
+                    chunk, start = chunks.item(), starts.item()
+                piles_of.append(pile)
+                entries.append((chunk, start, nbytes, number, block.rows, block.page_rows, base))
+            if not form.streams:
+                # The rows of a null type.
+                piles_of.append(0)
+                entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
+            for name, child in form.children.items():
+                add(child, block.children[name], asked)
+
+        for part in parts:
+            self._placed.append((part.placed, np.array([len(entries)])))
+            add(part.type, part.block, part.asked)
+        self._entries.append(np.array(entries, ENTRY))
+        self._piles_of.append(np.array(piles_of, np.intp))
+
+    def _add_alike(self, part: PartsAlike) -> None:
+        """Add parts that have streams alike, and of these only the values."""
+        streams, names = part.streams, list(layout_of(part.type).streams)
+        entries = np.zeros((len(streams.columns), len(names)), ENTRY)
+        piles_of = np.zeros(entries.shape, np.intp)
+        entries["rows"], entries["page_rows"] = part.rows, part.page_rows
+        values = entries[:, names.index(VALUES)]
+        values["nbytes"], values["base"] = streams.data.shape[1], streams.bases
+        if streams.encoding is not None and len(streams.odd) < len(entries):
+            values["encoding"] = self._number_of(streams.layout, streams.encoding)
+        for place, encoding in streams.odd.items():
+            values["encoding"][place] = self._number_of(streams.layout, encoding)
+        pile = self._pile(streams.layout, streams.encoding, part.asked)
+        piles_of[:, names.index(VALUES)] = pile.index
+        values["chunk"], values["start"] = pile.add(streams.data)
+        first = sum(map(len, self._entries))
+        self._placed.append((part.placed, first + len(names) * np.arange(len(entries))))
+        self._entries.append(entries.reshape(-1))
+        self._piles_of.append(piles_of.reshape(-1))
+
+    def _encoded(self, stream: Stream) -> tuple[int, int]:
+        """Return the number of a stream's encoding, and its base."""
+        if stream.encoding is None:
+            return 0, 0
+        base = stream.encoding.shared()[1] if stream.pages is None else sum(stream.pages)
+        return self._number_of(stream.layout, stream.encoding), base
+
+    def _number_of(self, form: StreamLayout, encoding: Encoding) -> int:
+        """Return the number of an encoding of streams of this form, whatever its base is."""
+        known = {"kind": encoding.kind, "dtype": form.dtype, "typesize": form.typesize}
+        # Parameters are texts and numbers.
+        line = tuple({**known, **encoding.shared()[0]}.items())
+        return self._encodings.setdefault(line, len(self._encodings) + 1)
+
+    def _pile(
+        self, form: StreamLayout, encoding: Encoding | None, asked: CompressionOptions
+    ) -> "_Pile":
+        """Return the pile of streams of this form."""
+        key = (form.typesize, form.bits, form.shuffle, encoding is not None, asked)
+        pile = self._piles.get(key)
+        if pile is None:
+            pile = self._piles[key] = _Pile(len(self._piles), form, asked, encoding)
+        return pile
+
+    def pieces(self) -> list[ChunkInput]:
+        """Return the chunks to compress; none if no part has entries."""
+        entries = np.concatenate(self._entries)
+        if not len(entries):
+            return []
+        piles = [pile.chunks() for pile in self._piles.values()]
+        lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
+        firsts = [
+            _cut(entries.view(np.uint8), ENTRY.itemsize, LZ4),
+            _cut(np.frombuffer(lines, np.uint8), 1, LZ4HC),
+        ]
+        # Chunks are counted from the first one of the bundle.
+        counts = list(accumulate(map(len, (*firsts, *piles))))
+        held, piles_of = entries["nbytes"] > 0, np.concatenate(self._piles_of)
+        entries["chunk"][held] += np.array(counts, "<u4")[1:][piles_of][held]
+        self._table = entries
+        names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
+        forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
+        forms += [("|u1", pile.layout.typesize) for pile in self._piles.values()]
+        self.streams = tuple(
+            StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
+            for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)
+        )
+        return [piece for pieces in (*firsts, *piles) for piece in pieces]
+
+    def place(self, lengths: Sequence[int], cbytes: int) -> None:
+        """Tell each part its first entry and its share of the bundle of `cbytes` bytes.
+
+        `lengths` are the bytes of the chunks. The first part gets what no part has alone.
+        """
+        table = self._table
+        chunks, nbytes = table["chunk"].astype(np.intp), table["nbytes"].astype(np.float64)
+        whole = np.bincount(chunks, nbytes, len(lengths))
+        shares = nbytes * np.array(lengths)[chunks] / np.maximum(whole[chunks], 1)
+        firsts = np.concatenate([firsts for _, firsts in self._placed])
+        of_parts = np.add.reduceat(shares, firsts).astype(np.int64)
+        of_parts[0] += cbytes - of_parts.sum()
+        begin = 0
+        for placed, of_some in self._placed:
+            end = begin + len(of_some)
+            placed((of_some + 1).tolist(), of_parts[begin:end].tolist())
+            begin = end
+
+
+@dataclass(slots=True)
+class _Pile:
+    """Streams of one form that are compressed together, and their chunks."""
+
+    index: int
+    layout: StreamLayout
+    asked: CompressionOptions
+    # The encoding of one of the streams.
+    encoding: Encoding | None
+    # The streams of each chunk as rows of matrices, and the bytes of the chunk.
+    streams: list[list[np.ndarray]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def add(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add streams, the rows of a matrix.
+
+        Return the chunk of each, counted in this pile, and its first byte in the chunk.
+        """
+        nbytes = _rounded(data.shape[1], ALIGNMENT)
+        chunks, starts, first = [], [], 0
+        while first < len(data):
+            if not self.sizes or self.sizes[-1] + nbytes > BUNDLE_CHUNK_BYTES:
+                self.sizes.append(0)
+                self.streams.append([])
+            begin = self.sizes[-1]
+            some = data[first : first + max((BUNDLE_CHUNK_BYTES - begin) // nbytes, 1)]
+            self.streams[-1].append(some)
+            self.sizes[-1] += nbytes * len(some)
+            chunks.append(np.full(len(some), len(self.sizes) - 1))
+            starts.append(np.arange(begin, self.sizes[-1], nbytes))
+            first += len(some)
+        return np.concatenate(chunks), np.concatenate(starts)
+
+    def chunks(self) -> list[ChunkInput]:
+        """Return the chunks to compress."""
+        # Blosc shuffles the bits of whole units alone, so each chunk is filled up.
+        sizes = [_rounded(size, 8 * self.layout.typesize) for size in self.sizes]
+        chunks = [_joined(*one) for one in zip(self.streams, sizes, strict=True)]
+        # The trial looks at the bytes at a quarter and at three quarters.
+        few = chunks if len(chunks) < 3 else [chunks[len(chunks) * n // 4] for n in (1, 3)]
+        tried = Stream(self.layout, np.concatenate(few), encoding=self.encoding)
+        compression = compression_of(tried, self.asked)
+        return [ChunkInput(data, self.layout.typesize, compression) for data in chunks]
+
+
+def _joined(streams: list[np.ndarray], size: int) -> np.ndarray:
+    """Return a chunk of so many bytes, and forget its streams."""
+    chunk, end = np.zeros(size, np.uint8), 0
+    for data in streams:
+        rows, nbytes = data.shape
+        begin, each = end, _rounded(nbytes, ALIGNMENT)
+        end += rows * each
+        chunk[begin:end].reshape(rows, each)[:, :nbytes] = data
+    streams.clear()
+    return chunk
+
+
+def _rounded(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
+
+
+def _cut(data: np.ndarray, typesize: int, compression: Compression) -> list[ChunkInput]:
+    """Return chunks of a stream of whole items."""
+    size = MAX_CHUNK_BYTES // typesize * typesize
+    cuts = range(size, data.nbytes, size)
+    parts = np.split(data, cuts) if data.nbytes else []
+    return [ChunkInput(part, typesize, compression) for part in parts]
