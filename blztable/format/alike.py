@@ -9,28 +9,32 @@ Knows lines as bytes, and neither the head nor types.
 
 import base64
 import re
+from functools import lru_cache
 
 from blztable.format.layout import Path
 from blztable.format.statistics import Statistics
 
 
-def _array(entry: bytes) -> bytes:
-    return rb"%b(?:,%b)*" % (entry, entry)
+_PLACE = rb"[1-9][0-9]{0,17}"
+_SIZE = rb"(?:0|[1-9][0-9]{0,17})"
+_COUNT = rb"(?:null|0|[1-9][0-9]{0,17})"
+_BOUND = rb'(?:null|"[A-Za-z0-9+/]*={0,2}")'
+_AT, _ROWS, _STREAMS = 1, 2, 3
 
 
-_PLACES = _array(rb"[1-9][0-9]{0,17}")
-_SIZES = _array(rb"(?:0|[1-9][0-9]{0,17})")
-_COUNTS = _array(rb"(?:null|0|[1-9][0-9]{0,17})")
-_BOUNDS = _array(rb'(?:null|"[A-Za-z0-9+/]*={0,2}")')
-# A line as it is written. Its groups are the places and other arrays that vary, and twice what
-# alike lines have in common. Without an escape, no text has a quote, so each name is a key.
-_LINE = re.compile(
-    rb'\{"path":[0-9]+,"k":\[(0(?:,0)*)\],"at":\[(%b)\],([^\\]*?),"cbytes":\[(%b)\],([^\\]*?),'
-    rb'"nulls":\[(%b)\],"nans":\[(%b)\],"min":\[(%b)\],"max":\[(%b)\]\}'
-    % (_PLACES, _SIZES, _COUNTS, _COUNTS, _BOUNDS, _BOUNDS)
-)
-_K, _AT, _ROWS, _CBYTES, _STREAMS, _NULLS, _NANS, _MIN, _MAX = range(1, 10)
-_ARRAYS = (_K, _AT, _CBYTES, _NULLS, _NANS, _MIN, _MAX)
+@lru_cache(16)
+def _line_of(groups: int) -> re.Pattern[bytes]:
+    """Return the form of a line as it is written, of so many row groups.
+
+    Its groups are the places, and twice what alike lines have in common. Without an escape, no text
+    has a quote, so each name is a key.
+    """
+    entries = (b"0", _PLACE, _SIZE, _COUNT, _COUNT, _BOUND, _BOUND)
+    arrays = (b"%b(?:,%b){%d}" % (entry, entry, groups - 1) for entry in entries)
+    return re.compile(
+        rb'\{"path":[0-9]+,"k":\[%b\],"at":\[(%b)\],([^\\]*?),"cbytes":\[%b\],([^\\]*?),'
+        rb'"nulls":\[%b\],"nans":\[%b\],"min":\[%b\],"max":\[%b\]\}' % tuple(arrays)
+    )
 
 
 class LinesAlike:
@@ -38,18 +42,16 @@ class LinesAlike:
 
     def __init__(self, line: bytes, groups: int) -> None:
         """Take the line of a column of `groups` row groups, which was decoded without an error."""
-        self._commas = [groups - 1] * len(_ARRAYS)
-        found = _LINE.fullmatch(line)
-        self._common = (found[_ROWS], found[_STREAMS]) if found else None
+        self._form = _line_of(groups)
+        found = self._form.fullmatch(line)
+        self._common = found.group(_ROWS, _STREAMS) if found else None
 
     def places(self, line: bytes, path: Path) -> list[int] | None:
         """Return the first entry of each part in its bundle; None if the line is not alike."""
         if len(path) != 1 or not line.startswith(b'{"path":%d,' % path):
             return None
-        found = _LINE.fullmatch(line)
-        if not found or (found[_ROWS], found[_STREAMS]) != self._common:
-            return None
-        if [found[array].count(b",") for array in _ARRAYS] != self._commas:
+        found = self._form.fullmatch(line)
+        if not found or found.group(_ROWS, _STREAMS) != self._common:
             return None
         return list(map(int, found[_AT].split(b",")))
 
@@ -59,7 +61,7 @@ class LineTemplate:
 
     def __init__(self, line: bytes) -> None:
         """Take the line of such a column."""
-        found = _LINE.fullmatch(line)
+        found = _line_of(1).fullmatch(line)
         assert found
         rows, streams = (found[one].replace(b"%", b"%%") for one in (_ROWS, _STREAMS))
         self._text = b"".join(

@@ -260,7 +260,8 @@ class Delta(Encoding):
         for start in range(0, len(numbers), self.page_rows):
             part = values[start : start + self.page_rows]
             np.copyto(part, numbers[start : start + self.page_rows], casting="unsafe")
-            part += least
+            if least:
+                part += least
             part[0] = _wrapped(int(self.firsts[(row + start) // self.page_rows]), part.dtype)
             np.cumsum(part, out=part)
 
