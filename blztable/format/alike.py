@@ -14,7 +14,6 @@ from functools import lru_cache
 from blztable.format.layout import Path
 from blztable.format.statistics import Statistics
 
-
 _PLACE = rb"[1-9][0-9]{0,17}"
 _SIZE = rb"(?:0|[1-9][0-9]{0,17})"
 _COUNT = rb"(?:null|0|[1-9][0-9]{0,17})"
