@@ -14,6 +14,7 @@ import pytest
 
 from blztable.columns.encodings import choose, few_items, few_values, sample
 from blztable.engine.change import rows
+from blztable.engine.read import alike as read_alike
 from blztable.engine.version import retention
 from blztable.engine.write import bundles, parts
 
@@ -101,6 +102,15 @@ def bundled():
     """Let the parts of a small row group share a file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "BUNDLED_BYTES", 64 << 10)
+        yield
+
+
+@pytest.fixture(scope="class")
+def alike():
+    """Write and read columns of numbers in bundles together, however few they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "LEAST_ALIKE", 1)
+        patch.setattr(read_alike, "LEAST_COLUMNS", 1)
         yield
 
 

@@ -958,7 +958,7 @@ class TestModel(Machine.TestCase):
     settings = quick
 
 
-@pytest.mark.usefixtures("bundled")
+@pytest.mark.usefixtures("bundled", "alike")
 class TestModelOfBundles(Machine.TestCase):
     settings = quick
 
@@ -1002,7 +1002,7 @@ class TestModelOfEncodingsStorm(Machine.TestCase):
 
 @pytest.mark.storm
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.usefixtures("bundled")
+@pytest.mark.usefixtures("bundled", "alike")
 class TestModelOfBundlesStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 

@@ -168,13 +168,24 @@ def may_conflict(verbs, theirs):
 
 @pytest.mark.parametrize("seed", range(TRIPLES // 25))
 def test_transactions_of_three_random_operations_land_whole_or_conflict(seed):
+    assert land_three(seed)
+
+
+@pytest.mark.usefixtures("bundled", "alike")
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_they_do_so_where_columns_are_written_and_read_together(seed):
+    assert land_three(seed)
+
+
+def land_three(seed):
+    """Check transactions of three operations beside a commit; return how many landed."""
     draw, met, landed = random.Random(seed), 0, 0
     while met < 25:
         verbs = tuple(draw.choices(VERBS, k=3))
         if alone(verbs) is not None:
             landed += meet(base(), verbs, draw.choice([*OPERATIONS]))
             met += 1
-    assert landed
+    return landed
 
 
 def test_a_compaction_that_is_dropped_gives_back_the_rows_appended_before_it(tmp_path):

@@ -613,3 +613,28 @@ def test_a_transaction_sorts_by_names_as_a_table_does(numbers):
         assert transaction["size"][:].to_pylist() == [3, 2, 1, 0]
     with pytest.raises(ValueError, match="sort_by must be column names or"):
         numbers.compact([("a", "up")])
+
+
+def test_a_transaction_reads_columns_in_bundles_as_it_has_left_them():
+    """Columns of numbers are read together by the text of their lines, also of staged ones."""
+    store, names = MemoryStore(), list("abcdef")
+    blz.to_blz({name: range(10) for name in names}, store)
+    with blz.open(store, "a") as table:
+        with table.transaction() as tx:
+            tx.append({name: range(10, 20) for name in names})
+            tx.delete("a = 12")
+            tx.add_column("g", pc.field("a") * 2)
+            tx.update({"b": 0}, "a = 1")
+            tx.drop_columns(["c"])
+            tx.rename_columns({"d": "z"})
+            inside = tx.to_arrow()
+        assert table.to_arrow().equals(inside)
+    rows = [*range(12), *range(13, 20)]
+    assert inside.to_pydict() == {
+        "a": rows,
+        "b": [0 if row == 1 else row for row in rows],
+        "z": rows,
+        "e": rows,
+        "f": rows,
+        "g": [2 * row for row in rows],
+    }

@@ -95,7 +95,7 @@ class OpenBundle:
             return None
         described = self._described(number, 0)
         encoding = parse(described, owner, _dtype_of(described))
-        if described["typesize"] != encoding.stored.typesize:
+        if described.get("typesize") != encoding.stored.typesize:
             raise CorruptError(f"encoding {number} of a bundle has another typesize")
         return encoding
 

@@ -8,7 +8,7 @@ nothing of changes.
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -122,6 +122,19 @@ class StagedVersion(Version):
             case parts:
                 return parts
 
+    def text(self, line: int) -> bytes:
+        """Return the line of a column as bytes, which may be one of the base version."""
+        return self._text(line, lambda kept: self._base.text(kept))
+
+    def _text(self, line: int, text_of_base: Callable[[int], bytes]) -> bytes:
+        match self.columns[line].parts:
+            case int(kept):
+                return text_of_base(kept)
+            case bytes(text):
+                return text
+            case parts:
+                return parts.encode()
+
     @property
     def _base(self) -> Version:
         assert self.base is not None, "a staged version without a base has only new columns"
@@ -131,16 +144,7 @@ class StagedVersion(Version):
         """Return the manifest lines of all columns."""
         has_kept = any(isinstance(column.parts, int) for column in self.columns)
         base_lines = self._base.lines() if has_kept else []
-        lines = []
-        for column in self.columns:
-            match column.parts:
-                case int(line):
-                    lines.append(base_lines[line])
-                case bytes(text):
-                    lines.append(text)
-                case parts:
-                    lines.append(parts.encode())
-        return lines
+        return [self._text(line, base_lines.__getitem__) for line in range(len(self.columns))]
 
     def files(self) -> dict[Path, frozenset[int]]:
         """Return the numbers of all files that the changed columns name, new and older ones."""

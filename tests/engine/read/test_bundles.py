@@ -168,6 +168,15 @@ def claim_items(table):
     table.head["requires"].append("per_item")
 
 
+def no_typesize(table):
+    """Let the first encoding not say how wide its codes are."""
+    bundle = table.bundle()
+    lines = bundle.stream(1).tobytes().split(b"\n")
+    described = json.loads(lines[0])
+    del described["typesize"]
+    bundle.set_stream(1, b"\n".join([json.dumps(described).encode(), *lines[1:]]))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -210,6 +219,7 @@ def claim_items(table):
         (encoding(dtype=5), "dtype: expected a text"),
         (encoding(dtype="<i8"), "column 'n'"),
         (encoding(typesize="4"), "typesize: expected a whole number"),
+        (no_typesize, "typesize: expected a whole number"),
         (metadata(encoding="plain"), "not a bundle"),
         (metadata(rows=127), "the manifest says"),
         (metadata(packing="per_item"), "expected one for each of 128 rows"),

@@ -41,7 +41,7 @@ def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
 
 
 def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, key: int) -> Change:
-    more = [*t.column_names[3:], "none"]
+    more = [*(name for name in t.column_names if name not in ("id", "key", "n")), "none"]
     match verb:
         case "append" | "write":
             return verb, [(next(ids), draw.choice(KEYS)) for _ in range(draw.randint(1, 3))]
