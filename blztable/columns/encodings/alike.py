@@ -185,19 +185,19 @@ def _scaled_by(
     plain = Scaled(codes_layout(VALUES, 4), power, form, _NO_BASE, page_rows)
     # A reader adds base and code, both exact, and so gets these floats.
     is_odd = plain.scale(whole.astype("<f8")).view("<u8") != columns.view("<u8")
-    odd = np.count_nonzero(is_odd, axis=1)
-    fits = np.flatnonzero(odd <= min(MOST_ODD, columns.shape[1] // ROWS_PER_ODD))
+    odd_counts = np.count_nonzero(is_odd, axis=1)
+    fits = np.flatnonzero(odd_counts <= min(MOST_ODD, columns.shape[1] // ROWS_PER_ODD))
     if not len(fits):
         return
-    whole, is_odd, odd = whole[fits], is_odd[fits], odd[fits]
+    whole, is_odd, odd_counts = whole[fits], is_odd[fits], odd_counts[fits]
     # An odd value takes no part in the bounds.
     some = whole[np.arange(len(whole)), is_odd.argmin(axis=1)]
     whole = np.where(is_odd, some[:, None], whole)
     for streams in _narrowed(whole, lambda stored: replace(plain, stored=stored)):
-        own = {}
-        for place in np.flatnonzero(odd[streams.columns]).tolist():
+        odd = {}
+        for place in np.flatnonzero(odd_counts[streams.columns]).tolist():
             row = streams.columns[place]
             at = np.flatnonzero(is_odd[row]).astype("<i8")
             bits = columns[fits[row], at].view("<i8")
-            own[place] = Scaled(streams.layout, power, form, _NO_BASE, page_rows, at, bits)
-        yield replace(streams, columns=fits[streams.columns], odd=own)
+            odd[place] = Scaled(streams.layout, power, form, _NO_BASE, page_rows, at, bits)
+        yield replace(streams, columns=fits[streams.columns], odd=odd)

@@ -160,7 +160,7 @@ class Bundle:
         calls = (partial(compress, number) for number in range(count))
         return list(batches(calls, CHUNK_BYTES // BUNDLE_CHUNK_BYTES))
 
-    def _put(self, contents: "Contents", chunks: Sequence[bytes], digests: Sequence[bytes]) -> None:
+    def _put(self, contents: Contents, chunks: Sequence[bytes], digests: Sequence[bytes]) -> None:
         page_rows = bundle.page_rows_of(self._rows)
         info = BlockInfo(self._rows, page_rows, contents.streams, encoding=BUNDLE)
         packed, facts = pack(info, chunks, digests, self._checksum, {})

@@ -1,10 +1,10 @@
 """The contents of a bundle: the entries and encodings of its parts, and the piles of their streams.
 
 A pile has the streams of one form, one behind the other in chunks. Parts with streams alike are
-added at once, as arrays. Compresses nothing, and knows nothing of how an array is encoded.
+added at once, as arrays. Neither encodes nor compresses.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -60,6 +60,7 @@ def directory_bytes(part: BundledPart | PartsAlike) -> int | None:
     Return None for a part that no bundle takes: without bytes, or with more than a page or a chunk.
     """
     if isinstance(part, PartsAlike):
+        # Their columns have one page, and fewer bytes than a chunk may have.
         streams = part.streams
         count, encodings = len(streams.columns), [streams.encoding, *streams.odd.values()]
     elif part.block.rows and part.block.streams and _fits(part.block):
@@ -114,8 +115,7 @@ class Contents:
                     nbytes = stream.data.nbytes
                 if stream is not None and nbytes:
                     found = self._pile(stream.layout, stream.encoding, asked)
-                    pile, (chunks, starts) = found.index, found.add(stream.data[None])
-                    chunk, start = chunks.item(), starts.item()
+                    pile, (chunk, start) = found.index, found.add(stream.data)
                 piles_of.append(pile)
                 entries.append((chunk, start, nbytes, number, block.rows, block.page_rows, base))
             if not form.streams:
@@ -132,20 +132,26 @@ class Contents:
         self._piles_of.append(np.array(piles_of, np.intp))
 
     def _add_alike(self, part: PartsAlike) -> None:
-        """Add parts that have streams alike, and of these only the values."""
+        """Add parts that have streams alike; their other streams have no bytes."""
         streams, names = part.streams, list(layout_of(part.type).streams)
         entries = np.zeros((len(streams.columns), len(names)), ENTRY)
         piles_of = np.zeros(entries.shape, np.intp)
         entries["rows"], entries["page_rows"] = part.rows, part.page_rows
-        values = entries[:, names.index(VALUES)]
+        own = names.index(VALUES)
+        values = entries[:, own]
         values["nbytes"], values["base"] = streams.data.shape[1], streams.bases
+        # There is no line of an encoding that no entry has.
         if streams.encoding is not None and len(streams.odd) < len(entries):
-            values["encoding"] = self._number_of(streams.layout, streams.encoding)
+            values["encoding"] = self._number_of(
+                streams.layout, streams.encoding.kind, streams.encoding.shared()[0]
+            )
         for place, encoding in streams.odd.items():
-            values["encoding"][place] = self._number_of(streams.layout, encoding)
+            values["encoding"][place] = self._number_of(
+                streams.layout, encoding.kind, encoding.shared()[0]
+            )
         pile = self._pile(streams.layout, streams.encoding, part.asked)
-        piles_of[:, names.index(VALUES)] = pile.index
-        values["chunk"], values["start"] = pile.add(streams.data)
+        piles_of[:, own] = pile.index
+        values["chunk"], values["start"] = pile.add_all(streams.data)
         first = sum(map(len, self._entries))
         self._placed.append((part.placed, first + len(names) * np.arange(len(entries))))
         self._entries.append(entries.reshape(-1))
@@ -155,14 +161,16 @@ class Contents:
         """Return the number of a stream's encoding, and its base."""
         if stream.encoding is None:
             return 0, 0
-        base = stream.encoding.shared()[1] if stream.pages is None else sum(stream.pages)
-        return self._number_of(stream.layout, stream.encoding), base
+        parameters, base = stream.encoding.shared()
+        if stream.pages is not None:
+            base = sum(stream.pages)
+        return self._number_of(stream.layout, stream.encoding.kind, parameters), base
 
-    def _number_of(self, form: StreamLayout, encoding: Encoding) -> int:
+    def _number_of(self, form: StreamLayout, kind: str, parameters: Mapping[str, object]) -> int:
         """Return the number of an encoding of streams of this form, whatever its base is."""
-        known = {"kind": encoding.kind, "dtype": form.dtype, "typesize": form.typesize}
+        known = {"kind": kind, "dtype": form.dtype, "typesize": form.typesize}
         # Parameters are texts and numbers.
-        line = tuple({**known, **encoding.shared()[0]}.items())
+        line = tuple({**known, **parameters}.items())
         return self._encodings.setdefault(line, len(self._encodings) + 1)
 
     def _pile(
@@ -232,25 +240,34 @@ class _Pile:
     streams: list[list[np.ndarray]] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def add(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add streams, the rows of a matrix.
+    def add(self, data: np.ndarray) -> tuple[int, int]:
+        """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
+        nbytes = _rounded(data.nbytes, ALIGNMENT)
+        chunk, start = self._room_for(nbytes)
+        self.streams[chunk].append(data[None])
+        self.sizes[chunk] += nbytes
+        return chunk, start
 
-        Return the chunk of each, counted in this pile, and its first byte in the chunk.
-        """
+    def add_all(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add streams, the rows of a matrix, as `add` does; return their chunks and first bytes."""
         nbytes = _rounded(data.shape[1], ALIGNMENT)
         chunks, starts, first = [], [], 0
         while first < len(data):
-            if not self.sizes or self.sizes[-1] + nbytes > BUNDLE_CHUNK_BYTES:
-                self.sizes.append(0)
-                self.streams.append([])
-            begin = self.sizes[-1]
-            some = data[first : first + max((BUNDLE_CHUNK_BYTES - begin) // nbytes, 1)]
-            self.streams[-1].append(some)
-            self.sizes[-1] += nbytes * len(some)
-            chunks.append(np.full(len(some), len(self.sizes) - 1))
-            starts.append(np.arange(begin, self.sizes[-1], nbytes))
+            chunk, start = self._room_for(nbytes)
+            some = data[first : first + max((BUNDLE_CHUNK_BYTES - start) // nbytes, 1)]
+            self.streams[chunk].append(some)
+            self.sizes[chunk] += nbytes * len(some)
+            chunks.append(np.full(len(some), chunk))
+            starts.append(np.arange(start, self.sizes[chunk], nbytes))
             first += len(some)
         return np.concatenate(chunks), np.concatenate(starts)
+
+    def _room_for(self, nbytes: int) -> tuple[int, int]:
+        """Return the chunk that the next bytes go to, and where they begin in it."""
+        if not self.sizes or self.sizes[-1] + nbytes > BUNDLE_CHUNK_BYTES:
+            self.sizes.append(0)
+            self.streams.append([])
+        return len(self.sizes) - 1, self.sizes[-1]
 
     def chunks(self) -> list[ChunkInput]:
         """Return the chunks to compress."""

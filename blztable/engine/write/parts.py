@@ -154,8 +154,11 @@ class PartWriter:
         if self._bundle is None:
             return self._compressing(block)
 
+        # The bundle keeps this function, which must not keep the block.
+        rows, page_rows = block.rows, block.page_rows
+
         def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
-            self._finish(PartFacts(block.rows, block.page_rows, cbytes[0], 0, 0, 0), at[0])
+            self._finish(PartFacts(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
 
         part = BundledPart(self._column.type, block, self._asked, placed)
         if self._bundle.takes(part):
@@ -163,14 +166,14 @@ class PartWriter:
         return [*self._bundle.add([self._index], None), *self._compressing(block)]
 
     @property
-    def kind(self) -> "_Kind":
+    def kind(self) -> _Kind:
         """What columns have in common that are encoded together.
 
         The type is None unless this is a column of numbers without nulls that goes to a bundle.
         """
         type_ = self._column.type
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
-        is_alike = is_number and self._bundle and not self._array.null_count
+        is_alike = is_number and self._bundle is not None and not self._array.null_count
         return type_ if is_alike else None, len(self._array), self._asked
 
     @staticmethod
@@ -190,31 +193,37 @@ class PartWriter:
         pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
         for streams in encode_alike(layout, columns, page_rows):
             some = [writers[number] for number in streams.columns.tolist()]
-            tasks += PartWriter._add_alike(some, rows, streams, pages)
+            found = [pages.of_run(number) for number in streams.columns.tolist()]
+            tasks += PartWriter._add_alike(some, (rows, page_rows), streams, found)
         return tasks
 
     @staticmethod
     def _add_alike(
-        writers: Sequence["PartWriter"], rows: int, streams: StreamsAlike, pages: Statistics
+        writers: Sequence["PartWriter"],
+        rows: tuple[int, int],
+        streams: StreamsAlike,
+        found: Sequence[Statistics],
     ) -> list[Task]:
-        """Add parts to their bundle; of columns that are the pages of `pages`."""
-        first, page_rows, bundle = writers[0], page_rows_of(rows), writers[0]._bundle
-        assert bundle is not None
-        sizes, numbers = {VALUES: streams.values_nbytes}, streams.columns.tolist()
+        """Add parts to their bundle; those that it has no room for get files.
+
+        `rows` are those of a part and of a page, and `found` has the statistics of each part.
+        """
+        first = writers[0]
+        assert first._bundle is not None
+        sizes = {VALUES: streams.values_nbytes}
 
         def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
-            for writer, number, *place in zip(writers, numbers, at, cbytes, strict=True):
-                writer._sizes, writer._whole = sizes, pages.of_run(number)
-                writer._finish(PartFacts(rows, page_rows, place[1], 0, 0, 0), place[0])
+            for writer, whole, entry, nbytes in zip(writers, found, at, cbytes, strict=True):
+                writer._sizes, writer._whole = sizes, whole
+                writer._finish(PartFacts(*rows, nbytes, 0, 0, 0), entry)
 
-        part = PartsAlike(first._column.type, rows, page_rows, streams, first._asked, placed)
-        if len(writers) > 1 and bundle.takes(part):
-            return bundle.add([writer._index for writer in writers], part)
+        part = PartsAlike(first._column.type, *rows, streams, first._asked, placed)
+        if len(writers) > 1 and first._bundle.takes(part):
+            return first._bundle.add([writer._index for writer in writers], part)
         tasks = []
-        for place, (writer, number) in enumerate(zip(writers, numbers, strict=True)):
-            block = Block(rows, page_rows, (streams.stream(place),))
-            whole = pages.of_run(number)
-            tasks += writer._encoded(block, whole, whole)
+        for place, (writer, whole) in enumerate(zip(writers, found, strict=True)):
+            # The one page of a part has the statistics of the part.
+            tasks += writer._encoded(Block(*rows, (streams.stream(place),)), whole, whole)
         return tasks
 
     def _compressing(self, block: Block) -> list[Task]:

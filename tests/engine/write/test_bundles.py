@@ -468,6 +468,19 @@ def test_streams_with_other_options_are_compressed_by_themselves(store):
     assert codecs == [("zstd, bit",), ("lz4, bit",), ("lz4",), ("lz4, bit",)]
 
 
+def test_columns_alike_with_other_options_are_compressed_by_themselves(store):
+    """Columns of one type are encoded together, but only those with the same options."""
+    table = pa.table({f"c{n}": np.arange(3000) % 1000 // 8 for n in range(60)})
+    codecs = {f"c{n}": "zstd" for n in range(0, 60, 3)}
+    blz.to_blz(table, store, mode="w", compression=codecs, durability="process")
+    with blz.open(store) as opened:
+        found = {name: opened[name].streams()[0].codecs[0] for name in table.column_names}
+        assert opened.to_arrow() == table
+    assert {name: one.split(",")[0] for name, one in found.items()} == {
+        name: codecs.get(name, "lz4") for name in table.column_names
+    }
+
+
 def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch):
     monkeypatch.setattr(bundles, "MAX_DIRECTORY_BYTES", 3000)
     store = MemoryStore()
@@ -478,13 +491,16 @@ def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch
     assert_holds(store, table)
 
 
-def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypatch):
+@pytest.mark.parametrize("has_nulls", [False, True])
+def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypatch, has_nulls):
     monkeypatch.setattr(bundles, "LARGE_BYTES", 1 << 20)
     rng, group = np.random.default_rng(0), 200 * 4000 * 8
+    mask = np.arange(4000) == 7 if has_nulls else None
 
     def groups():
         for _ in range(6):
-            yield pa.table({f"c{number}": rng.random(4000) for number in range(200)})
+            columns = (pa.array(rng.random(4000), mask=mask) for _ in range(200))
+            yield pa.table({f"c{number}": column for number, column in enumerate(columns)})
 
     tracemalloc.start()
     try:
