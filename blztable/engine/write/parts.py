@@ -154,12 +154,8 @@ class PartWriter:
         if self._bundle is None:
             return self._compressing(block)
 
-        # The bundle keeps this function, which must not keep the block.
-        rows, page_rows = block.rows, block.page_rows
-
-        def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
-            self._finish(PartFacts(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
-
+        # The bundle keeps what takes the place, which must not keep the block.
+        placed = partial(self._placed, block.rows, block.page_rows)
         part = BundledPart(self._column.type, block, self._asked, placed)
         if self._bundle.takes(part):
             return self._bundle.add([self._index], part)
@@ -308,6 +304,10 @@ class PartWriter:
                 self._k = next(self._column.numbers)  # Another writer uses that number.
             else:
                 break
+
+    def _placed(self, rows: int, page_rows: int, at: Sequence[int], cbytes: Sequence[int]) -> None:
+        """Record the part, whose first entry in the bundle is the one of `at`."""
+        self._finish(PartFacts(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
 
     def _finish(self, facts: PartFacts, at: int = 0) -> None:
         """Record the part."""
