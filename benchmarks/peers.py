@@ -44,7 +44,7 @@ import report
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "peers-requirements.txt"
 # The results that the documentation shows.
-STORED = sorted(HERE.glob("peers*.json"))
+STORED = sorted(HERE.glob("peers*.json"), key=lambda path: path.stem)
 PAGE, PICTURES = HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "_static"
 MARKS = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 VERSIONS = (
