@@ -51,6 +51,11 @@ class Statistics:
             )
         )
 
+    def without_bounds(self) -> "Statistics":
+        """Return the counts alone."""
+        unknown = (None,) * len(self)
+        return Statistics(self.nulls, self.nans, unknown, unknown)
+
     def of_run(self, index: int) -> "Statistics":
         """Return the statistics of one run."""
         return Statistics(*((getattr(self, name)[index],) for name in self.__slots__))

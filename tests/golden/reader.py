@@ -22,7 +22,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -97,11 +97,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Column:
-    """The rows of a column, its line, and the metalayers of each part to skip rows by."""
+    """The rows of a column, its line, and the metalayers of each part to skip rows by.
+
+    `nodes` has the stored rows of each node, in pre-order, and their type.
+    """
 
     rows: list[Row]
     line: dict[str, Any]
     layers: list[dict[str, Layer]]
+    nodes: list[tuple[pa.DataType, "Column"]]
 
 
 @dataclass(frozen=True)
@@ -156,8 +160,11 @@ def read(root: Path, number: int | None = None) -> Version:
     need(next(nodes, None) is None, "no column that the schema does not have")
     firsts = accumulate(head["stored_rows"], initial=0)
     gone = {first + row for first, rows in zip(firsts, deleted, strict=False) for row in rows}
-    for one in columns if gone else ():
-        one.rows[:] = [value for row, value in enumerate(one.rows) if row not in gone]
+    if gone:
+        columns = [
+            replace(one, rows=[value for row, value in enumerate(one.rows) if row not in gone])
+            for one in columns
+        ]
     return Version(head, schema, columns)
 
 
@@ -322,7 +329,8 @@ def column(
             rows = coded(arrow.type, own, columns[0])
         else:
             rows = assembled(arrow.type, own.rows, [one.rows for one in columns])
-        own = Column(rows, own.line, own.layers)
+        nodes = [node for child in columns for node in child.nodes]
+        own = Column(rows, own.line, own.layers, [(arrow.type, own), *nodes])
     return own
 
 
@@ -351,7 +359,8 @@ def flat_column(
     items = array({"per_item": [0] * count} | line, "per_item", count)
     need(set(items) <= {0, 1}, "0 or 1 for each part")
     need(not any(items) or "per_item" in head["requires"], "a feature for items that are chunks")
-    result = Column([], line, [])
+    result = Column([], line, [], [])
+    result.nodes.append((arrow.type, result))
     for group in range(count):
         own = {key: values[group] for key, values in facts.items()}
         stated = {name: values[group] for name, values in sizes.items() if values[group]}

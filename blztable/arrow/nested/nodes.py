@@ -110,6 +110,11 @@ class Node:
             yield from child.share_rows(with_root and self.rows == ROWS)
 
     @property
+    def has_bounds(self) -> bool:
+        """False if the node's own numbers are codes, whose bounds say nothing of the values."""
+        return self.rows != CODES
+
+    @property
     def count(self) -> int:
         """Return the number of nodes."""
         return 1 + sum(child.count for child in self.children)

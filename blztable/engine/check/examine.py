@@ -215,6 +215,10 @@ def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[s
     """Yield a message for each fact in which head and line differ."""
     head, columns = version.head, version.head.columns
     numbers = [k for k in parts.k if k != NO_FILE]
+    for group in range(len(parts.k)):
+        nbytes = sum(sizes[group] for sizes in parts.streams.values())
+        if nbytes and not parts.has_bytes(group):
+            yield f"streams of {nbytes} bytes in row group {group}, where the part is not stored"
     if parts.nbytes != columns.nbytes[index]:
         yield f"streams of {parts.nbytes} bytes; the head says {columns.nbytes[index]}"
     if parts.cbytes != columns.cbytes[index]:

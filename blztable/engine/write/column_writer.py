@@ -52,6 +52,8 @@ class ColumnWriter:
     first_k: int = 1
     # The significant digits that floats are rounded to; None to keep all.
     digits: int | None = None
+    # False for codes of nested values, whose statistics are counts alone.
+    has_bounds: bool = True
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
 
@@ -136,7 +138,7 @@ def writers_of(
     nodes = list(Node.of(field.type).walk())
     firsts = numbers or [1] * len(nodes)
     return [
-        ColumnWriter(path, field.name, node.flat, first, digits)
+        ColumnWriter(path, field.name, node.flat, first, digits, node.has_bounds)
         for node, path, first in zip(nodes, paths, firsts, strict=True)
     ]
 

@@ -147,6 +147,8 @@ class PartWriter:
 
     def _encoded(self, block: Block, pages: Statistics, whole: Statistics) -> list[Task]:
         """Add the part to its bundle, or return the tasks that compress its chunks."""
+        if not self._column.has_bounds:
+            pages, whole = pages.without_bounds(), whole.without_bounds()
         self._pages, self._whole = pages, whole
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
         claims = {NAN_IS_NULL: block.nan_is_null, PER_ITEM: block.packing == PER_ITEM}
@@ -170,6 +172,7 @@ class PartWriter:
         type_ = self._column.type
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
         is_alike = is_number and self._bundle is not None and not self._array.null_count
+        is_alike &= self._column.has_bounds
         return type_ if is_alike else None, len(self._array), self._asked
 
     @staticmethod
@@ -225,7 +228,8 @@ class PartWriter:
     def _compressing(self, block: Block) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
         if not (block.rows and block.streams):
-            self._k = NO_FILE
+            # A dictionary without rows is stored nowhere, whatever values it has.
+            self._k, self._sizes = NO_FILE, {}
             self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
         if self._k == NO_FILE:
