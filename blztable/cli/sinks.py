@@ -22,6 +22,7 @@ from blztable.cli.arguments import UsageError
 from blztable.cli.plain import plain_values
 from blztable.cli.sources import SUFFIXES
 from blztable.cli.terminal import Json, check_stdout, printable
+from blztable.ownership import share
 
 # Rows of a row group of Parquet, and the bytes from which it is written earlier.
 PARQUET_ROWS, PARQUET_BYTES = 1 << 20, 64 << 20
@@ -63,8 +64,8 @@ def _file(output: str | None, format: str) -> Iterator[IO[bytes]]:
         return
     assert output is not None
     path = Path(os.path.realpath(output))
-    mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and not stat.S_ISREG(mode):
+    old = path.stat() if path.exists() else None
+    if old is not None and not stat.S_ISREG(old.st_mode):
         # A pipe or a device is no file to be replaced.
         with path.open("wb") as file:
             yield file
@@ -74,8 +75,8 @@ def _file(output: str | None, format: str) -> Iterator[IO[bytes]]:
         try:
             yield file
             file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            if old is not None:
+                share(file.fileno(), old)
             draft.replace(path)
         except BaseException:
             draft.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ Knows nothing of values. The table may come from an untrusted source: the user's
 once, and each level below it is opened separately, so no symbolic link is followed. The root and
 the levels right below it stay open, so a read needs few calls. `close` drops their descriptors;
 each one is closed when the last call that uses it returns, so other threads may still use it. The
-umask decides the permissions of the root; a directory below it gets the permissions of the root.
+umask decides the permissions of the root; what is below it gets owner and permissions of the root.
 """
 
 import errno
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from blztable.errors import BlzError, StorageError
+from blztable.ownership import shared_by
 from blztable.storage.descriptors import DirectoryInUse, OpenDirectory
-from blztable.storage.disk import Disk, shared_mode
+from blztable.storage.disk import Disk
 from blztable.storage.opening import failures, open_directory
 from blztable.storage.store import KeyNotFound, KeyTaken
 
@@ -41,15 +42,16 @@ class Directories:
         return f"{self._path}/{key}" if key else self._path
 
     def share(self, name: str, dir_fd: int, key: str) -> None:
-        """Give a new directory the permissions of its parent directory."""
+        """Give a new directory the owner and the permissions of its parent directory."""
         with suppress(OSError):
-            mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
-            if mode == shared_mode(mode, os.fstat(dir_fd).st_mode):
+            found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            model = os.fstat(dir_fd)
+            if (found.st_uid, found.st_gid, found.st_mode) == shared_by(found, model):
                 return
-        # If it cannot be opened, the call that uses it raises the error.
-        with suppress(BlzError, KeyNotFound):
-            directory = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
-            self._disk.share(directory.fd, dir_fd)
+            # If it cannot be opened, the call that uses it raises the error.
+            with suppress(BlzError, KeyNotFound):
+                directory = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
+                self._disk.share(directory.fd, model)
 
     def close(self) -> None:
         """Drop the descriptors; a later call opens them again."""

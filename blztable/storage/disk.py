@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
+from blztable.ownership import share
 from blztable.storage.descriptors import above_standard
 from blztable.storage.store import Buffer
 
@@ -47,19 +48,9 @@ class Disk:
         """Make an empty file and open it for writing; FileExistsError if the name is taken."""
         return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
 
-    def share(self, fd: int, dir_fd: int) -> None:
-        """Give a new file or directory the permissions of its parent directory.
-
-        So every user of the directory may use it, whatever the umask is. An error is ignored: some
-        file systems have no permissions.
-        """
-        try:
-            present = os.fstat(fd).st_mode
-            mode = shared_mode(present, os.fstat(dir_fd).st_mode)
-            if mode != present:
-                os.fchmod(fd, stat.S_IMODE(mode))
-        except OSError:
-            return
+    def share(self, fd: int, model: os.stat_result) -> None:
+        """Give a new file or directory the owner and the permissions of a model."""
+        share(fd, model)
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         """Append all buffers to the file."""
@@ -146,13 +137,6 @@ class Disk:
     def rmdir(self, name: str, dir_fd: int) -> None:
         """Remove an empty directory."""
         os.rmdir(name, dir_fd=dir_fd)
-
-
-def shared_mode(mode: int, parent: int) -> int:
-    """Return the mode for a new file or directory, from its mode and its parent's mode."""
-    allowed = 0o777 if stat.S_ISDIR(mode) else 0o666
-    # The owner keeps all of its permissions.
-    return mode & ~0o077 | parent & allowed
 
 
 REAL_DISK = Disk()

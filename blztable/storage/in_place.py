@@ -6,7 +6,6 @@ readers, exclusive by one writer. A file object is locked only within the proces
 
 import io
 import os
-import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -205,8 +204,7 @@ class LocalFile(InPlaceFile):
         self.check_place()
         parent = os.path.dirname(self.name)
         new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
-        with suppress(OSError):
-            os.fchmod(new._fd, stat.S_IMODE(os.fstat(self._fd).st_mode))
+        REAL_DISK.share(new._fd, os.fstat(self._fd))
         new._temporary = os.path.basename(new.name)
         return new
 

@@ -278,7 +278,7 @@ class LocalStore:
         fd = self._disk.create(name, dir_fd)
         try:
             try:
-                self._disk.share(fd, dir_fd)
+                self._disk.share(fd, os.fstat(dir_fd))
                 self._disk.write(fd, buffers)
                 if durable:
                     self._disk.sync_file(fd)

@@ -31,12 +31,13 @@ MAY_IMPORT = {
     "closing": set(),
     "errors": set(),
     "interrupts": set(),
+    "ownership": set(),
     "strict_json": set(),
     "metalayers": {"errors", "format"},
     "version": set(),
     "report": set(),
     "format": {"block_terms", "errors", "strict_json"},
-    "storage": {"closing", "errors", "interrupts", "strict_json"},
+    "storage": {"closing", "errors", "interrupts", "ownership", "strict_json"},
     "arrays": {
         *("block_terms", "closing", "errors", "interrupts", "metalayers"),
         *("format", "report", "storage", "engine/run"),
@@ -73,7 +74,7 @@ MAY_IMPORT = {
         *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "storage"),
         *("table", "version", "writing"),
     },
-    "cli": {"errors", "face", "api", "version"},
+    "cli": {"errors", "face", "api", "ownership", "version"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},
 }

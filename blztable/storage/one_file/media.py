@@ -132,7 +132,6 @@ class GrowingFile:
                     fd = self._disk.create(self._base, folder.fd)
             except KeyTaken:
                 return False
-            self._disk.share(fd, folder.fd)
             close_unwritten(fd)
         return True
 
@@ -174,13 +173,7 @@ class GrowingFile:
                 with failures("writing", "", self._path):
                     fd = self._disk.create(name, folder.fd)
                     try:
-                        status = os.stat(self._path)
-                        # Only root may give a file away; a group of one's own is allowed.
-                        for owner in (-1, status.st_uid):
-                            with suppress(OSError):
-                                os.fchown(fd, owner, status.st_gid)
-                        with suppress(OSError):
-                            os.fchmod(fd, status.st_mode & 0o777)
+                        self._disk.share(fd, os.stat(self._path))
                         write(lambda buffers: self._disk.write(fd, buffers))
                         self._disk.sync_file(fd)
                     finally:
