@@ -18,9 +18,14 @@ Rows = tuple[int, int]
 
 
 class Printed:
-    """Looks in a notebook as it prints, also within a list."""
+    """Looks in a terminal and in a notebook as it prints, also within a list."""
 
+    # The dataclasses below have no `__repr__` of their own: IPython would take that of the class
+    # itself before `_repr_pretty_` of a base.
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -30,7 +35,7 @@ class Printed:
         printer.text(str(self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Problem(Printed):
     """A problem of a version, and the rows that it affects.
 
@@ -84,7 +89,7 @@ class Problem(Printed):
         return f"{', '.join(parts)}: {self.message}".replace("\n", "\\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report(Printed):
     """Result of `CTable.verify`: what was checked, and the problems. True if there are none.
 
@@ -246,7 +251,7 @@ class Report(Printed):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StreamStorage(Printed):
     """How a stream of a column is stored. A column has one or a few streams.
 
@@ -293,8 +298,8 @@ class StreamStorage(Printed):
         return f"{self.name}: {' | '.join((*self.encodings, *self.codecs))}, {sizes}"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class ColumnPlan(Printed):
     """The part of a column that a read decodes, and the part that it skips.
 
     Attributes
@@ -335,8 +340,15 @@ class ColumnPlan:
     nbytes_in_all: int
     encodings: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """Return one line of text."""
+        return (
+            f"{short_text(self.name)}: {self.pages:,} of {counted(self.pages_in_all, 'page')}, "
+            f"{size_text(self.nbytes)} of {size_text(self.nbytes_in_all)}"
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Printed):
     """Result of `CTable.explain`: the pages that a read decodes and skips, by their statistics.
 
@@ -477,7 +489,7 @@ class Explanation(Printed):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VersionInfo(Printed):
     """One version in the list that `CTable.versions` returns.
 
@@ -544,7 +556,7 @@ class VersionInfo(Printed):
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VersionDiff(Printed):
     """What changed between two versions, as `CTable.diff` finds it in their manifests.
 
@@ -620,7 +632,7 @@ class VersionDiff(Printed):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RowGroup(Printed):
     """A row group of a table, as `CTable.row_groups` lists it.
 
@@ -647,8 +659,13 @@ class RowGroup(Printed):
     nbytes: int
     cbytes: int
 
+    def __str__(self) -> str:
+        """Return one line of text."""
+        sizes = f"{size_text(self.nbytes)} in {size_text(self.cbytes)}"
+        return f"rows {self.start:,} to {self.stop:,}: {sizes}"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DiskUsage(Printed):
     """Result of `CTable.disk_usage`: the bytes on disk, by what they are for.
 
@@ -703,8 +720,8 @@ class DiskUsage(Printed):
         return f"{size_text(self.total)}: {', '.join(parts)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Vacuumed:
+@dataclass(frozen=True, slots=True, repr=False)
+class Vacuumed(Printed):
     """Result of `CTable.vacuum`: what was removed, and the versions that prevented more.
 
     Attributes
@@ -738,8 +755,18 @@ class Vacuumed:
     pinned: tuple[int, ...] = ()
     damaged: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        """Return one line of text."""
+        removed = counted(len(self.versions), "version"), counted(self.files, "file")
+        kept = [
+            f"; {why}: {', '.join(map(str, versions))}"
+            for why, versions in (("still open", self.pinned), ("damaged", self.damaged))
+            if versions
+        ]
+        return f"{' and '.join(removed)} removed, {size_text(self.nbytes)}{''.join(kept)}"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Repaired(Printed):
     """Result of `CTable.repair`: the version that was made, and what is lost.
 
@@ -809,6 +836,9 @@ class Changed(Printed):
         """Return the numbers that are not 0."""
         numbers = [f"{name}={number}" for name, number in asdict(self).items() if number]
         return f"Changed({', '.join(numbers)})"
+
+    # Beside the `__repr__` above.
+    _repr_pretty_ = Printed._repr_pretty_
 
     def __str__(self) -> str:
         """Return one line of text."""

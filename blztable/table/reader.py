@@ -5,6 +5,7 @@ Base of CTable and of Transaction, which shows the table as its changes have mad
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ from blztable.engine.query.salvage import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import kept
-from blztable.errors import ColumnNotFoundError, CorruptError, ReadOnlyError, SchemaError
+from blztable.errors import BlzError, ColumnNotFoundError, CorruptError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import Explanation, Report, RowGroup, counted, short_text, size_text
@@ -1099,13 +1100,15 @@ class TableReader:
     def _repr_html_(self) -> str:
         """Return the names, the types and the first rows as a table of a notebook."""
         snapshot, shown = self._reading()
-        some = shown[:SHOWN_IN_HTML]
+        some, title = shown[:SHOWN_IN_HTML], repr(self).splitlines()[0].strip("<>")
         try:
             rows, why = snapshot.arrow(some, 0, min(HEAD, snapshot.rows)), ""
         except CorruptError as error:
             rows, why = snapshot.schema(some).empty_table(), str(error)
-        size = snapshot.rows, len(shown)
-        return as_html(repr(self).splitlines()[0].strip("<>"), rows, size, why)
+        except BlzError as error:
+            # It is closed, or its files cannot be read now.
+            return f"<p>{escape(f'{title}: {error}')}</p>"
+        return as_html(title, rows, (snapshot.rows, len(shown)), why)
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.column_names

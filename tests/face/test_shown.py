@@ -1,9 +1,14 @@
 """What a notebook shows: tables with their first rows, and results as they print."""
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pytest
+from IPython.lib.pretty import pretty
 
 import blztable as blz
+from blztable import report
 
 
 def test_a_table_is_html_of_its_names_types_and_first_rows(tmp_path):
@@ -53,27 +58,78 @@ def test_names_of_columns_are_completed():
     assert blz.open(store)._ipython_key_completions_() == ["a", "b"]
 
 
-class Printer:
-    def __init__(self):
-        self.texts = []
-        self.text = self.texts.append
+def results(t):
+    """Return a result of each kind, of a table with two versions and damage."""
+    t.tags["<first>"] = 1
+    plan, checked = t.explain(filters="a < 2"), t.verify()
+    many = [t.diff(1), t.disk_usage(), t.repair(), t.delete("a = 1"), t.row_groups[0]]
+    many += [plan, plan.columns[0], t.versions()[0], t["a"].streams()[0], t.vacuum(keep=1)]
+    problem = blz.Problem("it is <damaged>", "a", 0, 0, 0, 1, "data/col0/__1__.bin", True)
+    return [*many, checked, replace(checked, problems=(problem,)), problem]
 
 
-def test_results_look_as_they_print():
+def test_each_kind_of_result_looks_as_it_prints_also_within_lists_and_tuples():
+    store = blz.MemoryStore()
+    blz.to_blz({"a": [1, 2]}, store)
+    with blz.open(store, "a") as t:
+        found = results(t)
+    kinds = {one for one in vars(report).values() if hasattr(one, "__dataclass_fields__")}
+    assert set(map(type, found)) == kinds
+    for one in found:
+        assert pretty(one) == str(one)
+        # A line that is long puts each item on a line of its own.
+        for text in (pretty([one]), pretty((one, 1)), pretty({"a": one})):
+            assert str(one) in text
+        assert "<pre>" in one._repr_html_()
+        assert str(one) == one.__str__() != ""
+        if isinstance(one, blz.Changed):
+            assert repr([one]) == "[Changed(rows_deleted=1, version=3)]"
+        else:
+            assert repr(one) == str(one)
+            assert repr([one]) == f"[{one}]"
+
+
+def test_a_version_is_a_line_with_its_tags():
     store = blz.MemoryStore()
     blz.to_blz({"a": [1, 2]}, store)
     with blz.open(store, "a") as t:
         t.tags["<first>"] = 1
-        results = [t.verify(), t.explain(filters="a < 2"), t.diff(1), t.disk_usage(), t.repair()]
-        for one in (*results, t.delete("a = 1"), *t.versions(), t["a"].streams()[0]):
-            printer = Printer()
-            one._repr_pretty_(printer, False)
-            assert printer.texts == [str(one)]
-            assert "<pre>" in one._repr_html_()
         first = t.versions()[0]
     assert str(first).startswith("version 1, 20")
     assert str(first).endswith(", create, 2 rows, tag '<first>'")
     assert "&lt;first&gt;" in first._repr_html_()
+
+
+def test_what_a_vacuum_did_is_a_line():
+    assert str(blz.Vacuumed()) == "0 versions and 0 files removed, 0 bytes"
+    done = blz.Vacuumed((1,), 2, 3000, (4, 5), (6,))
+    text = "1 version and 2 files removed, 3.0 kB; still open: 4, 5; damaged: 6"
+    assert str(done) == text
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_a_closed_table_is_one_line_and_no_traceback(tmp_path, layout):
+    blz.to_blz({"<a>": [1], "b": [2]}, tmp_path / "t.blz", layout=layout)
+    with blz.open(tmp_path / "t.blz") as t:
+        pass
+    html = t._repr_html_()
+    assert html.startswith(f"<p>CTable {tmp_path}/t.blz, version 1: 1 row x 2 columns, ")
+    assert html.endswith("t.blz was closed; open the table again</p>")
+    assert "<table>" not in html
+    assert repr(t) == pretty(t)
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_a_table_whose_files_are_gone_says_so(tmp_path, layout):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"a": np.random.default_rng(0).random(200_000)}, path, layout=layout)
+    with blz.open(path) as t:
+        for one in sorted(path.rglob("*"), reverse=True):
+            one.rmdir() if one.is_dir() else one.unlink()
+        path.rmdir() if layout == "directory" else path.write_bytes(b"")
+        html = t._repr_html_()
+    assert html.startswith(f"<p>CTable {path}, version 1: 200,000 rows x 1 column, ")
+    assert html.endswith("</p>")
 
 
 def test_a_dataset_names_its_columns():
