@@ -8,16 +8,17 @@ metadata are the tree as (key, value) pairs in prefix order: `call` with the fun
 arguments, `options` if there are any, `end`; an argument is a `call`, a `field_ref` or a `literal`.
 A field of a nested column is a `nested_field_ref`: a number of names, and these as `field_ref`.
 Parsing these pairs gives a `Term`; writing some of them as a new file gives the expression of a
-part of the tree. Lists of tuples take the same way, as expressions: one way is tested for both.
+part of the tree, and writing others in the place of some a changed one (`rewritten`).
 An expression that is not pickled like this, perhaps by a later Arrow, has no tree. Then nothing is
 pruned, and rows are filtered with the whole expression.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +31,8 @@ MAX_DEPTH = 100
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _CHAINS = ("and", "and_kleene", "or", "or_kleene")
 _CONJUNCTIONS = ("and", "and_kleene")
+# Keys whose value is the number of a column of the record batch.
+_NUMBERED = ("literal", "options")
 # What parsing raises if a pickled expression has another form than expected.
 _UNEXPECTED = (*REFUSALS, struct.error, AttributeError, ValueError, TypeError, LookupError)
 # Field numbers in the flatbuffer tables Message and Schema of Arrow's format.
@@ -79,7 +82,7 @@ def parts(expression: pc.Expression) -> list[tuple[pc.Expression, Term | None]]:
         spans = list(_conjunct_spans(pairs))
         if len(spans) > 1:
             conjuncts = [pairs[start:stop] for start, stop in spans]
-            return [(_expression(each, batch), _tree(each, batch)) for each in conjuncts]
+            return [(_expression(each, batch.columns), _tree(each, batch)) for each in conjuncts]
     return [(expression, tree(expression))]
 
 
@@ -121,18 +124,75 @@ def with_columns_for_fields(
             column = column_of(tuple(name for _, name in fields))
             replaced += [(key, value), *fields] if column is None else [("field_ref", column)]
         if replaced != pairs:
-            return _expression(replaced, batch)
+            return _expression(replaced, batch.columns)
     return expression
 
 
-def with_safe_literals(expression: pc.Expression) -> pc.Expression:
-    """Replace literals that Arrow cannot compare: extensions, views, and nulls of large text."""
-    with suppress(*_UNEXPECTED):
+# A column or field of structs by its names, a literal, or any other argument of a call.
+Argument: TypeAlias = tuple[str, ...] | pa.Scalar | pc.Expression
+Options: TypeAlias = Mapping[str, pa.Scalar]
+Rewrite: TypeAlias = Callable[[str, Sequence[Argument], Options], pc.Expression | None]
+
+
+def rewritten(
+    expression: pc.Expression, functions: Collection[str], rewrite: Rewrite
+) -> pc.Expression:
+    """Return an expression with others in the place of some calls that have literals or options.
+
+    `rewrite` is given the name of one of the functions, its arguments and its options; it returns
+    what replaces the call, or None. Literals that Arrow cannot compare are replaced: extensions,
+    views, and nulls of large text.
+    """
+    try:
         pairs, batch = _pickled(expression)
-        columns = list(map(_comparable, batch.columns))
-        if any(old is not new for old, new in zip(batch.columns, columns, strict=True)):
-            return _expression(pairs, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
-    return expression
+    except _UNEXPECTED:
+        return expression
+    columns = list(map(_comparable, batch.columns))
+    is_same = all(old is new for old, new in zip(batch.columns, columns, strict=True))
+    made: list[Pair] = []
+    # Of each open call where it begins in `made`, and where each of its arguments and options do.
+    calls: list[tuple[int, list[int]]] = [(0, [])]
+    rest = iter(pairs)
+    for key, value in rest:
+        if key != "end":
+            calls[-1][1].append(len(made))
+        if key == "call":
+            calls.append((len(made), []))
+        made.append((key, value))
+        if key == "nested_field_ref":
+            made += islice(rest, int(value))
+        if key != "end":
+            continue
+        begin, starts = calls.pop()
+        if value not in functions or not any(made[at][0] in _NUMBERED for at in starts):
+            continue
+        stops = [*starts[1:], len(made) - 1]
+        spans = [made[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        options: Options = {}
+        if spans[-1][0][0] == "options":
+            options = dict(columns[int(spans.pop()[0][1])][0].items())
+        new = rewrite(value, [_argument(span, columns) for span in spans], options)
+        if new is not None:
+            more, its = _pickled(new)
+            made[begin:] = [
+                (key, str(int(value) + len(columns)) if key in _NUMBERED else value)
+                for key, value in more
+            ]
+            columns += its.columns
+            is_same = False
+    return expression if is_same else _expression(made, columns)
+
+
+def _argument(pairs: list[Pair], columns: Sequence[pa.Array]) -> Argument:
+    (key, value), *others = pairs
+    match key:
+        case "field_ref":
+            return (value,)
+        case "nested_field_ref":
+            return tuple(name for _, name in others)
+        case "literal":
+            return columns[int(value)][0]
+    return _expression(pairs, columns)
 
 
 def _comparable(literal: pa.Array) -> pa.Array:
@@ -227,24 +287,23 @@ def _pickled(expression: pc.Expression) -> tuple[list[Pair], pa.RecordBatch]:
     return list(_metadata(reader.schema)), reader.get_batch(0)
 
 
-def _expression(pairs: list[Pair], batch: pa.RecordBatch) -> pc.Expression:
+def _expression(pairs: list[Pair], columns: Sequence[pa.Array]) -> pc.Expression:
     """Return the expression that these pairs describe."""
     fields: list[pa.Field] = []
     arrays: list[pa.Array] = []
     numbered: list[Pair] = []
     for key, value in pairs:
-        if key in ("literal", "options"):
+        if key in _NUMBERED:
             # Copy only the columns to which these pairs refer.
             numbered.append((key, str(len(arrays))))
-            fields.append(batch.schema.field(int(value)))
-            arrays.append(batch.column(int(value)))
+            arrays.append(columns[int(value)])
+            fields.append(pa.field("", arrays[-1].type))
         else:
             numbered.append((key, value))
     schema = pa.schema(fields, metadata=pa.KeyValueMetadata(numbered))
-    if arrays:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    else:
-        batch = batch.select([]).replace_schema_metadata(schema.metadata)
+    # One row, also without arrays.
+    row = pa.RecordBatch.from_arrays([*arrays, pa.nulls(1)], names=[""] * (len(arrays) + 1))
+    batch = row.select(range(len(arrays))).replace_schema_metadata(schema.metadata)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)

@@ -14,16 +14,15 @@ kernels is cast to a wider one with the same values (`compared_type`).
 
 import pickle
 import re
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
-import pyarrow.parquet as parquet
 
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.assemble import decoded
@@ -33,25 +32,33 @@ from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
 from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
+from blztable.engine.query import literals
 from blztable.engine.query.expression_tree import (
+    Argument,
     functions,
+    rewritten,
     tree,
     with_columns_for_fields,
-    with_safe_literals,
 )
-from blztable.engine.query.text import literals, where
+from blztable.engine.query.literals import Column
+from blztable.engine.query.text import where
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, no_column
 
-_OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
+_OPERATORS = {"=": eq, "==": eq, "!=": ne, "<": lt, ">": gt, "<=": le, ">=": ge}
 _OF_MANY = ("in", "not in")
+# The functions of Arrow whose literals are decided; `is_in` has its set among the options.
+_COMPARED = {
+    **{"equal": eq, "not_equal": ne, "is_in": eq},
+    **{"less": lt, "less_equal": le, "greater": gt, "greater_equal": ge},
+}
 
 
-def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expression:
+def as_expression(filters: object, schema: pa.Schema) -> pc.Expression:
     """Return a filter as an expression: a text, an expression, or a list of (lists of) tuples.
 
-    `where` says what a text is. Tuples of one list are joined by and, lists by or. A value is cast
-    to the type as which its column is compared, if that loses nothing.
+    `where` says what a text is. Tuples of one list are joined by and, lists by or. Each literal
+    becomes a value of the type of the column beside it, as `literals` says.
 
     Raises
     ------
@@ -59,96 +66,106 @@ def as_expression(filters: object, schema: pa.Schema | None = None) -> pc.Expres
         The filter is neither a text, an expression nor a list.
     ValueError
         The text or the list is not a valid filter.
+    SchemaError
+        A literal cannot be compared with its column.
     """
-    if isinstance(filters, str) and schema is not None:
-        filters = where.parse(filters, schema)
+    if isinstance(filters, str):
+        return where.parse(filters, schema)
+    if isinstance(filters, pc.Expression):
+        return decided(filters, schema)
     if _is_predicate(filters):
         filters = [filters]
-    if isinstance(filters, pc.Expression):
-        return with_safe_literals(filters)
     if not isinstance(filters, list):
         raise TypeError(
             "a filter must be a pyarrow Expression, a text, or a list of tuples (column, operator, "
             f"value), not {type(filters).__name__}"
         )
-    for predicate in _predicates(filters):
-        _check_predicate(predicate)
-    try:
-        return with_safe_literals(
-            parquet.filters_to_expression(_typed(filters, schema or pa.schema([])))
-        )
-    except (*REFUSALS, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"the filter {filters!r:.500} is not valid: {error}; "
-            "give a value that Arrow can compare with the column"
-        ) from None
+    conjunctions = [
+        reduce(and_, [_of_predicate(one, schema) for one in conjunction])
+        for conjunction in _conjunctions(filters)
+    ]
+    return reduce(or_, conjunctions)
 
 
-def _typed(filters: list[Any], schema: pa.Schema) -> list[Any]:
-    """Return lists of tuples, with their values cast to the types of their columns."""
-    if _is_predicate(filters[0]):
-        filters = [filters]
-    return [[_typed_predicate(one, schema) for one in conjunction] for conjunction in filters]
+def _of_predicate(predicate: Any, schema: pa.Schema) -> pc.Expression:
+    """Return a tuple (column, operator, value) as an expression."""
+    _check_predicate(predicate)
+    name, operator, value = predicate
+    column = _column_named(name, schema)
+    if column is None:
+        # To check the expression fails with an error that has the names.
+        return pc.field(name).is_valid()
+    if operator in _OF_MANY:
+        found = literals.among(column, literals.values_of(value, column))
+        return found if operator == "in" else ~found
+    return literals.compared(column, _OPERATORS[operator], literals.scalar_of(value, column))
 
 
-def _typed_predicate(predicate: Sequence[Any], schema: pa.Schema) -> tuple[Names, str, Any]:
-    """Return a tuple with its value cast to the type of its column, or of its field."""
-    column, operator, value = predicate
-    indices = schema.get_all_field_indices(column) if isinstance(column, str) else []
-    type_ = schema.types[indices[0]] if len(indices) == 1 else None
-    field = None if indices else value_of(schema, column)
-    if field is not None:
-        column, type_ = field
-    if isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
-        return column, operator, _comparable(value)
-    is_many = operator in _OF_MANY
-    values = list(map(_comparable, value)) if is_many else [_comparable(value)]
-    if type_ is not None:
-        type_ = compared_type(type_)
-        typed = _as_type(values, type_)
-        if typed is not None:
-            return column, operator, typed if is_many else typed[0]
-        values = [_moment(one, type_) for one in values]
-    return column, operator, values if is_many else values[0]
+def _column_named(name: Names, schema: pa.Schema) -> Column | None:
+    """Return the column, or the field of structs, of a tuple; None if there is not one."""
+    indices = schema.get_all_field_indices(name) if isinstance(name, str) else []
+    if isinstance(name, str) and indices:
+        is_one = len(indices) == 1
+        return Column(name, pc.field(name), schema.types[indices[0]]) if is_one else None
+    field = value_of(schema, name)
+    return field and Column(".".join(field[0]), pc.field(*field[0]), field[1])
 
 
-def _moment(value: Any, type_: pa.DataType) -> Any:
-    """Return the text of a date or time as a value of a type of time; else the value unchanged."""
-    if not isinstance(value, str) or not pa.types.is_temporal(type_):
-        return value
-    with suppress(*REFUSALS, ValueError):
-        return literals.moment(value, type_) or value
-    return value
+def decided(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """Return an expression of any type with values of the types beside them as literals.
+
+    Raises
+    ------
+    SchemaError
+        A literal cannot be compared with its column.
+    """
+    return rewritten(expression, _COMPARED, partial(_decided, schema))
 
 
-def _comparable(value: Any) -> Any:
-    """Return a value in a type that Arrow can compare; a value that is no Arrow one unchanged."""
-    if isinstance(value, uuid.UUID):
-        # pyarrow makes no array of a value and a type of it.
-        return value.bytes
-    if isinstance(value, pa.ExtensionScalar):
-        value = value.value
-    if isinstance(value, pa.ExtensionArray):
-        value = value.storage
-    if not isinstance(value, pa.Array | pa.ChunkedArray | pa.Scalar):
-        return value
-    type_ = compared_type(value.type)
-    return value if type_ == value.type else value.cast(type_)
-
-
-def _as_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
-    """Return the values as this type; None if the cast would change one."""
-    is_float = pa.types.is_floating(type_)
-    try:
-        # Missing values of pandas are nulls, except that NaN stays NaN among floats.
-        typed = pa.array(values, type_, from_pandas=not is_float)
-        is_same = is_float or all(
-            one is None or one == other
-            for one, other in zip(typed.to_pylist(), values, strict=True)
-        )
-    except (*REFUSALS, TypeError, ValueError, OverflowError):
+def _decided(
+    schema: pa.Schema,
+    function: str,
+    arguments: Sequence[Argument],
+    options: Mapping[str, pa.Scalar],
+) -> pc.Expression | None:
+    """Return a comparison or a set with decided literals; None to leave it as it is."""
+    are_literals = [isinstance(one, pa.Scalar) for one in arguments]
+    if all(are_literals):
         return None
-    return typed if is_same else None
+    column = _column(arguments[are_literals.index(False)], schema)
+    if column is None:
+        return None
+    if function != "is_in":
+        compare, literal = _COMPARED[function], arguments[are_literals.index(True)]
+        if literals.is_decided(column, literal):
+            return None
+        if are_literals[0]:
+            compare = literals.mirrored(compare)
+        return literals.compared(column, compare, literal)
+    values, nulls_match = options["value_set"].values, options["null_matching_behavior"].as_py()
+    if nulls_match > 1:
+        # Arrow makes such sets only in its own code.
+        return None
+    if literals.is_decided(column, values) and not pa.types.is_floating(values.type):
+        return None
+    return literals.among(column, values.drop_null() if nulls_match else values)
+
+
+def _column(argument: Argument, schema: pa.Schema) -> Column | None:
+    """Return an argument that is no literal with its type; None if there is no such column."""
+    if isinstance(argument, pc.Expression):
+        argument = decided(argument, schema)
+        return Column(text_of(argument), argument, type_of(argument, schema))
+    first, *rest = argument
+    indices = schema.get_all_field_indices(first)
+    if len(indices) != 1:
+        return None
+    type_ = schema.types[indices[0]]
+    for name in rest:
+        if not pa.types.is_struct(type_) or len(type_.get_all_field_indices(name)) != 1:
+            return None
+        type_ = type_.field(name).type
+    return Column(".".join(argument), pc.field(*argument), type_)
 
 
 def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
@@ -247,12 +264,12 @@ def _mask(chunk: pa.BooleanArray) -> np.ndarray:
     return true.view(np.bool_)
 
 
-def _predicates(filters: Sequence[object]) -> Iterator[object]:
-    """Yield the tuples of a list of tuples, or of a list of such lists."""
+def _conjunctions(filters: list[Any]) -> Iterator[list[Any]]:
+    """Yield the lists of tuples of a list of tuples, or of a list of such lists."""
     if not filters:
         raise ValueError("a filter must have at least one tuple (column, operator, value)")
     if _is_predicate(filters[0]):
-        yield from filters
+        yield filters
         return
     for conjunction in filters:
         if not isinstance(conjunction, list) or not conjunction:
@@ -260,7 +277,7 @@ def _predicates(filters: Sequence[object]) -> Iterator[object]:
                 "a filter must be a list of tuples (column, operator, value) or a list of such "
                 f"lists; {conjunction!r} is neither"
             )
-        yield from conjunction
+        yield conjunction
 
 
 def _is_predicate(item: object) -> bool:
@@ -278,10 +295,11 @@ def _check_predicate(predicate: object) -> None:
     is_path = isinstance(column, tuple) and all(isinstance(name, str) for name in column)
     if not (isinstance(column, str) or is_path):
         raise ValueError(f"a filter must name its column as a str, not {column!r}")
-    if operator not in _OPERATORS:
-        raise ValueError(f"the operator of a filter must be one of {_OPERATORS}, not {operator!r}")
+    if operator not in _OPERATORS and operator not in _OF_MANY:
+        operators = (*_OPERATORS, *_OF_MANY)
+        raise ValueError(f"the operator of a filter must be one of {operators}, not {operator!r}")
     # A str would be taken as a list of its characters.
-    if operator in _OF_MANY and isinstance(value, str | bytes):
+    if operator in _OF_MANY and (isinstance(value, str | bytes) or not isinstance(value, Iterable)):
         raise ValueError(f"{operator!r} needs a list of values, not {value!r}")
 
 
@@ -328,6 +346,8 @@ def _type(expression: pc.Expression, schema: pa.Schema, row: pa.Table) -> pa.Dat
         return project([expression], row)[0].type
     except REFUSALS as error:
         message = str(error)
+    if types := re.search(r"'(\w+)' has no kernel matching input types \((.*)\)", message):
+        message = f"{types[1]} is not for {types[2]}"
     named = re.match(r"(No|Multiple) match\w* for FieldRef\.Name\((.*)\) in ", message, re.DOTALL)
     if named and named[1] == "Multiple":
         raise _ambiguous(named[2])

@@ -17,20 +17,8 @@ from blztable.columns.statistics.bounds import Runs
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term
 from blztable.engine.query.expressions import project
+from blztable.engine.query.literals import kind
 
-_TYPES_TOGETHER = {
-    "boolean": [pa.types.is_boolean],
-    "integer": [pa.types.is_integer],
-    "float": [pa.types.is_floating],
-    "decimal": [pa.types.is_decimal],
-    "date": [pa.types.is_date],
-    "time": [pa.types.is_time],
-    "duration": [pa.types.is_duration],
-    "item": [
-        *(pa.types.is_string, pa.types.is_large_string),
-        *(pa.types.is_binary, pa.types.is_large_binary),
-    ],
-}
 # Casts that preserve the order of values; Arrow compares these pairs of types by such a cast. A
 # cast of decimals to floats is missing because Arrow rounds it in several steps.
 _ORDER_PRESERVING = {("integer", "float"), ("integer", "decimal"), ("date", "timestamp")}
@@ -64,11 +52,11 @@ class Operand:
     @property
     def kind(self) -> str | None:
         """Name of the family of types that share this operand's order; None without an order."""
-        return _kind(self.type)
+        return kind(self.type)
 
     def is_comparable_with(self, type_: pa.DataType) -> bool:
         """True if Arrow compares the operand with this type by their common order."""
-        pair = self.kind, _kind(type_)
+        pair = self.kind, kind(type_)
         return None not in pair and (
             pair[0] == pair[1] or pair in _ORDER_PRESERVING or pair[::-1] in _ORDER_PRESERVING
         )
@@ -144,18 +132,8 @@ def project_bounds(
         return None
 
 
-def _kind(type_: pa.DataType) -> str | None:
-    if pa.types.is_timestamp(type_):
-        # An instant and a wall-clock time have no common order.
-        return "timestamp" if type_.tz is None else "instant"
-    for kind, tests in _TYPES_TOGETHER.items():
-        if any(test(type_) for test in tests):
-            return kind
-    return None
-
-
 def _cast(inner: Operand, type_: pa.DataType) -> Operand | None:
-    pair = inner.kind, _kind(type_)
+    pair = inner.kind, kind(type_)
     if None in pair or not (pair[0] == pair[1] or pair in _ORDER_PRESERVING):
         return None
     if isinstance(inner.source, int):

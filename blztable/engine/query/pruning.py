@@ -169,10 +169,8 @@ def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
 
 def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
     values = options["value_set"].values
-    if not pa.types.is_null(values.type) and not one.is_comparable_with(values.type):
+    if values.type != one.type:
         return None
-    # Arrow casts the value set in the same way.
-    values = values.cast(one.type)
     members = values.drop_null()
     if one.kind == "float":
         members = members.filter(pc.invert(pc.is_nan(members)))
@@ -246,9 +244,6 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
     of_members = np.append(np.sort(of_members), len(ranks) + 1)
     may = of_members[np.searchsorted(of_members, low)] <= high
     must = may & (low == high)
-    if pa.types.is_floating(lowest.type):
-        # A bound of zero stands for both signs, a member for one.
-        must &= np.asarray(pc.fill_null(pc.not_equal(lowest, 0), False))
     return may, must
 
 

@@ -44,7 +44,7 @@ def add(
     struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
     rows_of: Callable[[int], Any]
     if isinstance(data, pc.Expression):
-        data = expressions.as_expression(data)
+        data = expressions.decided(data, staged.schema)
         field = target.field_of(data).with_name(own_name)
         rows_of = partial(update.computed, staged, data)
     else:

@@ -51,8 +51,11 @@ def update(
     for name, value in evolving.checked_mapping(values, "values").items():
         index = target.staged.index_of(evolving.checked_text(name))
         is_expression = isinstance(value, pc.Expression)
-        new = expressions.as_expression(value) if is_expression else target.values(index, value)
-        new_values[index] = new
+        new_values[index] = (
+            expressions.decided(value, target.staged.schema)
+            if is_expression
+            else target.values(index, value)
+        )
     coerce = target.computed(new_values)
     updated = updating.update(change_set, new_values, where, coerce)
     of_rows = any(isinstance(value, pa.ChunkedArray) for value in new_values.values())

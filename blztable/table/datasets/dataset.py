@@ -445,7 +445,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         """
         if filter is not None:
             schema = without_views(self.schema)
-            expressions.check(expressions.as_expression(filter), schema)
+            expressions.check(expressions.as_expression(filter, schema), schema)
         return (BlzFragment(self, part) for part in self.source.fragments())
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:

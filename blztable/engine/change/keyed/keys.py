@@ -4,9 +4,10 @@ Keys are equal as in a merge of pandas: null equals null, NaN equals NaN, and 0.
 Knows nothing of versions and files.
 """
 
+import math
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 
 import numpy as np
 import pyarrow as pa
@@ -55,23 +56,14 @@ def condition(names: Sequence[str], columns: Sequence[pa.ChunkedArray]) -> pc.Ex
 
     It is true for other rows, too, if the key has several columns.
     """
-    parts = []
-    for name, column in zip(names, columns, strict=True):
-        values, field = pc.unique(_normal(column)), pc.field(name)
-        alternatives = [field.isin(values.drop_null())]
-        if values.null_count:
-            alternatives.append(field.is_null())
-        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-            alternatives.append(pc.is_nan(field))
-        parts.append(reduce(or_, alternatives))
-    return reduce(and_, parts)
+    pairs = zip(names, columns, strict=True)
+    return reduce(and_, (pc.field(name).isin(pc.unique(_normal(one))) for name, one in pairs))
 
 
 def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column in which equal values have equal bytes."""
     column = comparable(column)
-    if pa.types.is_float16(column.type):
-        column = column.cast(pa.float32())
-    return (
-        pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
-    )
+    if not pa.types.is_floating(column.type):
+        return column
+    zero, nan = pa.scalar(0, column.type), pa.scalar(math.nan, column.type)
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))

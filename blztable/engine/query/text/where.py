@@ -31,7 +31,7 @@ from blztable.arrow.nested.paths import value_of
 from blztable.arrow.types import is_text
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import MAX_DEPTH
-from blztable.engine.query.text.literals import Column, Literal, described, typed
+from blztable.engine.query.literals import Column, Compare, among, compared, mirrored, scalar_of
 from blztable.errors import SchemaError, no_column
 
 _TOKEN = re.compile(
@@ -49,6 +49,8 @@ _COMPARISONS = {
     **{"=": eq, "==": eq, "!=": ne, "<>": ne},
     **{"<": lt, "<=": le, ">": gt, ">=": ge},
 }
+Literal = str | int | Decimal | bool
+
 _CONSTANTS = {"true": True, "false": False}
 _WORDS = {"and", "or", "not", "in", "is", "null", "between", "like", "ilike", *_CONSTANTS}
 
@@ -126,7 +128,7 @@ class _Parser:
             place, right = self._next, self._value()
             if not isinstance(left, Column) and not isinstance(right, Column):
                 raise self._error("one side of a comparison must be a column", place)
-            return _negated(compare(_operand(left, right), _operand(right, left)), negated)
+            return _negated(_compared(left, compare, right), negated)
         if not isinstance(left, Column):
             if isinstance(left, bool):
                 return pc.scalar(left is not negated)
@@ -147,31 +149,27 @@ class _Parser:
         if self._takes("word", "in"):
             return self._in(column, negated)
         if self._takes("word", "between"):
-            least = typed(self._literal(), column)
+            least = self._literal()
             self.expect("word", "and", "and")
-            most = typed(self._literal(), column)
-            within = (column.expression >= least) & (column.expression <= most)
+            within = _compared(column, ge, least) & _compared(column, le, self._literal())
             return _negated(within, negated)
         for word in ("like", "ilike"):
             if self._takes("word", word):
                 if not is_text(compared_type(column.type)):
-                    raise SchemaError(f"{word} needs a text, not {described(column)}")
+                    raise SchemaError(
+                        f"{word} needs a column of text; column {column.name!r} is {column.type}"
+                    )
                 pattern = _unquoted(self.expect("text", None, "a pattern in single quotes").text)
                 return _negated(_like(column.expression, pattern, word == "ilike"), negated)
         return None
 
     def _in(self, column: Column, negated: bool) -> pc.Expression:
         self.expect("symbol", "(", "(")
-        values = [typed(self._literal(), column)]
+        values = [self._literal()]
         while self._takes("symbol", ","):
-            values.append(typed(self._literal(), column))
+            values.append(self._literal())
         self.expect("symbol", ")", "a comma, )")
-        type_ = compared_type(column.type)
-        if all(value.type == type_ for value in values):
-            found = column.expression.isin(pa.array(values, type_))
-        else:
-            # Arrow's sets take no values of another type.
-            found = functools.reduce(or_, (column.expression == one for one in values))
+        found = among(column, [scalar_of(value, column) for value in values])
         return ~found & column.expression.is_valid() if negated else found
 
     def _value(self) -> Column | Literal:
@@ -204,7 +202,7 @@ class _Parser:
         sign = next((sign for sign in "+-" if self._takes("symbol", sign)), "")
         token = self._next
         if token.kind == "number":
-            return Decimal(sign + self._take().text)
+            return _number(sign + self._take().text)
         if token.kind == "text" and not sign:
             return _unquoted(self._take().text)
         if token.text.lower() in _CONSTANTS and not sign:
@@ -270,9 +268,16 @@ def _like(column: pc.Expression, pattern: str, ignore_case: bool) -> pc.Expressi
     return pc.match_like(column, pattern, ignore_case=ignore_case)
 
 
-def _operand(value: Column | Literal, other: Column | Literal) -> pc.Expression | pa.Scalar:
-    """Return one side of a comparison; a literal as a value of the other side's type."""
-    if isinstance(value, Column):
-        return value.expression
-    assert isinstance(other, Column)
-    return pc.scalar(typed(value, other))
+def _number(text: str) -> int | Decimal:
+    """Return an integer of any usual length as an int, which is faster; else a decimal."""
+    return int(text) if len(text) < 20 and text.lstrip("+-").isdecimal() else Decimal(text)
+
+
+def _compared(left: Column | Literal, compare: Compare, right: Column | Literal) -> pc.Expression:
+    """Return the comparison of two columns, or of a column and a literal."""
+    if not isinstance(right, Column):
+        assert isinstance(left, Column)
+        return compared(left, compare, scalar_of(right, left))
+    if not isinstance(left, Column):
+        return compared(right, mirrored(compare), scalar_of(left, right))
+    return compare(left.expression, right.expression)
