@@ -20,7 +20,7 @@ from blztable.cli import sinks, sources
 from blztable.cli.arguments import UsageError
 from blztable.cli.looking import column_names, show_rows
 from blztable.cli.terminal import Json, bar, print_result
-from blztable.cli.widening import type_named
+from blztable.cli.type_names import type_named
 
 R = TypeVar("R")
 

@@ -2,12 +2,13 @@
 
 Knows nothing of tables.
 
-Theory of operation. Parquet and Arrow files have types. In CSV and NDJSON a column has the type
-that all of its values have in common, in all files. It begins with the first block of each file,
-and a value that does not fit widens it. Then `Widened` is raised and the caller reads again from
-the beginning, so that types do not depend on the size of a block. A type that an option gives, or
-the table, is never widened: a value that does not fit is an error with its file, column and row.
-Standard input and pipes are copied to temporary files, so that they can be read again.
+Theory of operation. Parquet and Arrow files have types. Columns of CSV are read as text, and those
+of NDJSON as Arrow infers them; `inference.py` says which type holds all of their values without a
+change. A type begins with the first block of each file, and a value that does not fit widens it.
+Then `Widened` is raised and the caller reads again from the beginning, so types do not depend on
+the size of a block. A type that an option gives, or the table, is never widened: a value that does
+not fit is an error with its file, column and row. Standard input and pipes are copied to temporary
+files, so that they can be read again.
 """
 
 import os
@@ -16,21 +17,26 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as parquet
 
 from blztable.cli import json_lines
 from blztable.cli.arguments import UsageError
-from blztable.cli.widening import csv_type, type_of_text, wider
+from blztable.cli.inference import Kind, Kinds
+from blztable.cli.type_names import csv_type
 
 BLOCK_BYTES = 8 << 20
+# Enough for the names of the columns, and a row.
+HEADER_BYTES = 64 << 10
 BATCH_ROWS = 1 << 17
 SUFFIXES = {
     **dict.fromkeys((".csv", ".txt"), "csv"),
@@ -45,10 +51,11 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 _CSV_ERROR = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?"
-    r"(CSV conversion error to .*?: (?:invalid value '(.*)')?.*)",
+    r"(.*)",
     re.DOTALL,
 )
 _CSV_ROW = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
+_ENCODING = "pass --encoding, for example --encoding latin-1"
 
 
 class Widened(Exception):
@@ -65,8 +72,8 @@ class Files:
         Types that an option gives: columns of all formats are cast to them.
     fixed
         Types of the table: columns of CSV and NDJSON are read as these.
-    types
-        Types of the columns of CSV and NDJSON, as wide as the values so far need.
+    kinds
+        Kinds of the values so far, in the columns of CSV and NDJSON.
     name, rows
         The file that is read, and the number of its rows that were read.
     """
@@ -79,15 +86,17 @@ class Files:
     encoding: str | None = None
     given: Mapping[str, pa.DataType] = field(default_factory=dict)
     fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
-    types: dict[str, pa.DataType] = field(default_factory=dict)
+    decimal: str = "."
+    has_header: bool = True
+    skip: int = 0
+    kinds: Kinds = field(default_factory=Kinds)
     name: str = ""
     rows: int = 0
     # Copies of what can be read once.
     _copies: dict[str, IO[bytes]] = field(default_factory=dict)
     _formats: list[str] = field(default_factory=list)
-    # The types of `fixed` and `given` that Arrow can read from each format.
+    # The types of `fixed` and `given` that Arrow can read from CSV.
     _csv_types: dict[str, pa.DataType] = field(default_factory=dict)
-    _json_types: dict[str, pa.DataType] = field(default_factory=dict)
     # The names of the columns of each CSV file.
     _headers: dict[str, list[str]] = field(default_factory=dict)
 
@@ -97,7 +106,12 @@ class Files:
         for name, type_ in pinned.items():
             if readable := csv_type(type_):
                 self._csv_types[name] = readable
-        self._json_types = json_lines.readable(pinned)
+        expected = {
+            name: Kinds.of(type_, is_given=name in self.given)
+            for name, type_ in pinned.items()
+            if json_lines.is_readable(type_)
+        }
+        self.kinds = Kinds(Kind.STRUCT, expected=expected)
         if self.names.count("-") > 1:
             raise UsageError("standard input can be read once; pass `-` once")
         try:
@@ -138,13 +152,15 @@ class Files:
             self.name, self.rows = name, 0
             types = {**self.given}
             if format == "ndjson":
-                types |= {k: v for k, v in self.fixed.items() if k not in self._json_types}
+                types |= {k: v for k, v in self.fixed.items() if not json_lines.is_readable(v)}
             try:
                 for batch in readers[format](name, format):
                     yield self._cast(self._chosen(batch), types)
                     self.rows += batch.num_rows
             except pa.ArrowInvalid as error:
                 raise self._error(str(error)) from None
+            except UnicodeError as error:
+                raise self._error(f"after row {self.rows:,}: {error}; {_ENCODING}") from None
             except OSError as error:
                 # Arrow's own errors about the content of a file name none.
                 if error.filename is None:
@@ -199,61 +215,101 @@ class Files:
                 try:
                     values = batch.column(index).cast(type_)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    row = self._misfit(batch.column(index), type_)
+                    row = self._misfit(batch.column(index), partial(pc.cast, target_type=type_))
                     raise self._error(f"column {column.name!r}, row {row:,}: {error}") from None
                 batch = batch.set_column(index, column.with_type(type_), values)
         return batch
 
-    def _misfit(self, values: pa.Array, type_: pa.DataType) -> int:
-        """Return the number of the first row that cannot be cast."""
-        for row in range(len(values)):
+    def _misfit(self, values: pa.Array, read: Callable[[pa.Array], object]) -> int:
+        """Return the number of the first row that cannot be read."""
+        good, bad = 0, len(values)
+        while bad - good > 1:
+            middle = (good + bad) // 2
             try:
-                values.slice(row, 1).cast(type_)
+                read(values.slice(good, middle - good))
+                good = middle
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return self.rows + row + 1
-        return self.rows + 1
-
-    def _widen(self, name: str, type_: pa.DataType, otherwise: pa.DataType | None) -> None:
-        """Make the type of a column wide enough for values of another type."""
-        known = self.types.get(name, pa.null())
-        wide = wider(known, type_) or otherwise
-        if wide is None:
-            raise self._error(
-                f"column {name!r}: {type_} from row {self.rows + 1:,} on, and {known} before; make "
-                "the values alike, or leave the column out with --columns"
-            )
-        self.types[name] = wide
+                bad = middle
+        return self.rows + bad
 
     def _begin_csv(self, name: str, format: str) -> None:
-        with self._csv_reader(name, format, {}) as reader:
+        try:
+            reader = self._csv_reader(name, format, {}, block_size=HEADER_BYTES)
+        except ValueError:
+            reader = self._csv_reader(name, format, {})
+        with reader:
             self._headers[name] = reader.schema.names
-            wanted = self._wanted(reader.schema.names) or reader.schema.names
-            for column in reader.schema:
-                if column.name in self._csv_types or column.name not in wanted:
-                    continue
-                if pa.types.is_binary(column.type):
-                    raise self._error(
-                        f"column {column.name!r} is no UTF-8; pass --encoding, for example latin1, "
-                        f"or --dtype {column.name}=binary"
-                    )
-                self._widen(column.name, column.type, pa.string())
+        for _ in self._csv_rows(name, format):
+            return
 
     def _csv(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
-        types = {**self.types, **self._csv_types}
+        yield from self._unless_widened(self._csv_rows(name, format))
+
+    def _unless_widened(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        before = self.kinds.type
+        for batch in batches:
+            if self.kinds.type != before:
+                raise Widened
+            yield batch
+
+    def _csv_rows(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, for which the kinds of columns may have been widened."""
+        types = dict.fromkeys(self._headers[name], pa.string())
+        for column, type_ in self._csv_types.items():
+            if not self._is_typed_here(column):
+                types[column] = type_
         try:
             with self._csv_reader(name, format, types) as reader:
-                yield from _or_empty(reader, reader.schema)
+                for batch in _or_empty(reader, reader.schema):
+                    yield self._typed(batch)
         except pa.ArrowInvalid as error:
             raise self._csv_error(name, str(error)) from None
 
+    def _is_typed_here(self, column: str) -> bool:
+        """True for a column without a type, and for floats: Arrow would round integers."""
+        if column not in self.fixed and column not in self.given:
+            return True
+        fixed = self.kinds.expected.get(column, Kinds()).fixed
+        return fixed is not None and pa.types.is_floating(fixed)
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns of texts as the types that hold all of their values."""
+        columns = []
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            columns.append(self._read(name, values) if self._is_typed_here(name) else values)
+        return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+    def _read(self, name: str, texts: pa.Array) -> pa.Array:
+        kinds = self.kinds.child(name)
+
+        def read(texts: pa.Array) -> pa.Array:
+            return kinds.read(texts, point=self.decimal)
+
+        try:
+            return read(texts)
+        except pa.ArrowInvalid as error:
+            row = self._misfit(texts, read)
+            value = texts[row - self.rows - 1]
+            message = f"CSV conversion error to {kinds.type}: invalid value '{value}'"
+            if not str(error).startswith("Failed to parse"):
+                message = str(error)
+            raise self._error(f"column {name!r}, row {row:,}: {message}") from None
+
     def _csv_reader(
-        self, name: str, format: str, types: Mapping[str, pa.DataType], is_single: bool = False
+        self,
+        name: str,
+        format: str,
+        types: Mapping[str, pa.DataType],
+        block_size: int | None = None,
+        is_single: bool = False,
     ) -> pa_csv.CSVStreamingReader:
         read = pa_csv.ReadOptions(
             # One thread tells the row of an error, and is as fast: the writer has the others.
-            block_size=BLOCK_BYTES,
+            block_size=block_size or BLOCK_BYTES,
             use_threads=False,
             encoding=self.encoding or "utf8",
+            skip_rows=self.skip,
+            autogenerate_column_names=not self.has_header,
         )
         parse = pa_csv.ParseOptions(
             delimiter=self.delimiter or ("\t" if format == "tsv" else ","),
@@ -266,6 +322,7 @@ class Files:
             null_values=["", *self.nulls],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            decimal_point=self.decimal,
             # A column that is not wanted may hold anything.
             include_columns=self._wanted(self._headers.get(name, [])),
         )
@@ -273,70 +330,56 @@ class Files:
             reader = pa_csv.open_csv(
                 self._open(name), read_options=read, parse_options=parse, convert_options=convert
             )
+            names = reader.schema.names
         except pa.ArrowInvalid as error:
             if "Empty CSV file" in str(error):
                 raise self._error("it is empty; CSV begins with the names of the columns") from None
             raise self._csv_error(name, str(error)) from None
-        if len(reader.schema) > 1 or is_single:
+        except UnicodeError as error:
+            line = self.skip + 1
+            raise self._error(f"line {line:,}, or its block: {error}; {_ENCODING}") from None
+        if len(names) > 1 or is_single:
             return reader
         reader.close()
-        return self._csv_reader(name, format, types, is_single=True)
+        return self._csv_reader(name, format, types, block_size, is_single=True)
 
     def _csv_error(self, name: str, message: str) -> Exception:
-        """Widen the type of a column for a value, or return the error about the place."""
+        """Return the error about the place that a message of Arrow tells."""
+        # Arrow counts lines that were skipped, and that of the names.
+        before = self.skip + self.has_header
         if parsed := _CSV_ROW.fullmatch(message):
-            return self._error(f"row {int(parsed[1]) - 1:,}: {parsed[2]}")
+            return self._error(f"row {int(parsed[1]) - before:,}: {parsed[2]}")
         found = _CSV_ERROR.fullmatch(message)
         if found is None:
             return self._error(message)
-        number, row, text, value = found.groups()
+        number, row, text = found.groups()
         column = self._headers[name][int(number)]
-        known = self.types.get(column)
-        if column not in self._csv_types and known not in (None, pa.string()):
-            type_ = pa.string() if value is None else type_of_text(value)
-            self._widen(column, type_, pa.string())
-            if self.types[column] == known:
-                # A time that its unit cannot hold.
-                self.types[column] = pa.string()
-            return Widened()
-        place = f"row {int(row) - 1:,}" if row else f"after row {self.rows:,}"
+        place = f"row {int(row) - before:,}" if row else f"after row {self.rows:,}"
+        if "invalid UTF8" in text:
+            text = f"{text}; {_ENCODING}, or --dtype {column}=binary"
         return self._error(f"column {column!r}, {place}: {text}")
 
     def _begin_ndjson(self, name: str) -> None:
-        with self._open(name) as file:
-            for block in json_lines.blocks(file, BLOCK_BYTES):
-                self._widen_for(self._parsed(block))
-                return
+        for _ in self._ndjson_rows(name):
+            return
 
     def _ndjson(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
+        yield from self._unless_widened(self._ndjson_rows(name))
+
+    def _ndjson_rows(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, for which the kinds of columns may have been widened."""
+
+        def read(block: bytes) -> pa.RecordBatch:
+            return json_lines.read(block, self.kinds)
+
         with self._open(name) as file:
             for block in json_lines.blocks(file, BLOCK_BYTES):
-                table = self._parsed(block)
-                if self._widen_for(table):
-                    raise Widened
-                schema = pa.schema(self.types)
-                if table.schema != schema:
-                    table = json_lines.parse(block, schema)
-                yield from table.to_batches()
-
-    def _widen_for(self, table: pa.Table) -> bool:
-        """Widen the types for the rows of NDJSON; True if that changed one."""
-        before = dict(self.types)
-        for column in table.schema:
-            if column.name in self._json_types:
-                self.types[column.name] = self._json_types[column.name]
-            else:
-                self._widen(column.name, column.type, None)
-        return self.types != before
-
-    def _parsed(self, block: bytes) -> pa.Table:
-        # A column that no row has stays missing, so that the table fills it with its default.
-        known = {name: type_ for name, type_ in self._json_types.items() if name in self.types}
-        try:
-            return json_lines.parse(block, pa.schema(known))
-        except pa.ArrowInvalid:
-            row, message = json_lines.first_error(block, pa.schema(known))
-            raise self._error(f"row {self.rows + row + 1:,}: {message}") from None
+                try:
+                    batch = read(block)
+                except pa.ArrowInvalid:
+                    row, message = json_lines.first_error(block, read)
+                    raise self._error(f"row {self.rows + row + 1:,}: {message}") from None
+                yield batch
 
     def _parquet(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         with parquet.ParquetFile(self._path(name)) as file:

@@ -1,0 +1,389 @@
+"""Inference: the type of a column of text, from the kinds of all of its values.
+
+Knows only arrays: no files and no tables.
+
+Theory of operation. `Kinds` collects which kinds of values a column has; the type follows from the
+set of kinds alone, so neither the order of the values nor the place where a file is cut matters.
+`Kinds.read` first converts a block of values to the present type. The conversion is a proof: it
+fails if a value would change. Only if it fails, the kinds of the block are looked at one by one,
+and the caller begins again with the wider type. The set only grows, so this ends.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Flag, auto
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DIGITS = 38  # of a decimal128
+# From here on, a double does not hold every integer.
+DOUBLE_LIMIT = 1 << 53
+_SAMPLE = 64
+
+
+class Kind(Flag):
+    """Kinds of values, by what a type must be able to hold."""
+
+    TEXT = auto()
+    BOOLEAN = auto()
+    TIME = auto()
+    DATE = auto()
+    NAIVE = auto()
+    NAIVE_NS = auto()
+    AWARE = auto()
+    AWARE_NS = auto()
+    # A date or a time that nanoseconds cannot hold.
+    FAR = auto()
+    INTEGER = auto()
+    NEGATIVE = auto()
+    # From 2**63 to 2**64 - 1.
+    UNSIGNED = auto()
+    # Longer than 64 bits, up to 38 digits.
+    LONG = auto()
+    # A number whose integer digits a double would change.
+    INEXACT = auto()
+    REAL = auto()
+    # With an exponent; infinity and NaN too.
+    EXPONENT = auto()
+    STRUCT = auto()
+    LIST = auto()
+
+
+NOTHING = Kind(0)
+NUMBERS = (
+    *(Kind.INTEGER | Kind.NEGATIVE | Kind.UNSIGNED | Kind.LONG),
+    *(Kind.INEXACT | Kind.REAL | Kind.EXPONENT),
+)
+NUMBER = Kind(sum(kind.value for kind in NUMBERS))
+_NAIVE = Kind.DATE | Kind.NAIVE | Kind.NAIVE_NS | Kind.FAR
+_AWARE = Kind.AWARE | Kind.AWARE_NS | Kind.FAR
+MOMENT = _NAIVE | _AWARE
+ANY = Kind.TEXT | Kind.BOOLEAN | Kind.TIME | MOMENT | NUMBER
+
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[ T][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?"
+_ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+_FRACTION = r"\.[0-9]{1,9}"
+_SHAPES = {
+    Kind.BOOLEAN: "^(true|True|TRUE|false|False|FALSE)$",
+    Kind.TIME: "^[0-9]{2}:[0-9]{2}(:[0-9]{2})?$",
+    Kind.DATE: f"^{_DAY}$",
+    Kind.NAIVE: f"^{_DAY}{_CLOCK}$",
+    Kind.NAIVE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}$",
+    Kind.AWARE: f"^{_DAY}{_CLOCK}{_ZONE}$",
+    Kind.AWARE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}{_ZONE}$",
+}
+_TYPES = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TIME: pa.time32("s"),
+    Kind.DATE: pa.date32(),
+    Kind.NAIVE: pa.timestamp("s"),
+    Kind.NAIVE_NS: pa.timestamp("ns"),
+    Kind.AWARE: pa.timestamp("s", "UTC"),
+    Kind.AWARE_NS: pa.timestamp("ns", "UTC"),
+}
+_WORDS = r"(?i:inf|infinity|nan)"
+# Leading zeros are no number: they would be lost.
+_PLAIN = r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)"
+_NUMBER_SHAPE = f"^(?:{_PLAIN}(?:[eE][+-]?[0-9]+)?|-?{_WORDS})$"
+_NUMBER = re.compile(r"(-?)([0-9]*)(?:\.([0-9]*))?([eE].*)?")
+
+
+@dataclass
+class Kinds:
+    """The kinds of the values of a column, of a field, or of the items of a list.
+
+    Attributes
+    ----------
+    fixed
+        The type that the table or an option says, which is never widened.
+    is_given
+        True if an option says it: then a float may round an integer.
+    digits, places
+        Most digits before and behind the point, of the numbers that were looked at one by one.
+    fields, items
+        The kinds below structs and lists.
+    expected
+        The kinds of fields that no row had yet.
+    is_text
+        True if JSON has texts here, which Arrow would take for times.
+    """
+
+    seen: Kind = NOTHING
+    fixed: pa.DataType | None = None
+    is_given: bool = False
+    digits: int = 0
+    places: int = 0
+    fields: dict[str, "Kinds"] = field(default_factory=dict)
+    items: "Kinds | None" = None
+    expected: dict[str, "Kinds"] = field(default_factory=dict)
+    is_text: bool = False
+
+    @staticmethod
+    def of(type_: pa.DataType, is_given: bool = False) -> "Kinds":
+        """Return the kinds of values of a type that is known; any value may go where it is null."""
+        types = pa.types
+        if types.is_null(type_):
+            return Kinds()
+        if types.is_struct(type_):
+            return Kinds(Kind.STRUCT, fields={each.name: Kinds.of(each.type) for each in type_})
+        if types.is_list(type_):
+            return Kinds(Kind.LIST, items=Kinds.of(type_.value_type))
+        if types.is_dictionary(type_):
+            type_ = type_.value_type
+        return Kinds(fixed=type_, is_given=is_given)
+
+    def child(self, name: str) -> "Kinds":
+        """Return the kinds of a field, which a row has."""
+        if name not in self.fields:
+            self.fields[name] = self.expected.get(name) or Kinds()
+        return self.fields[name]
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type that holds all values without a change."""
+        seen = self.seen
+        if self.fixed is not None:
+            return self.fixed
+        if Kind.STRUCT in seen:
+            return pa.struct([(name, kinds.type) for name, kinds in self.fields.items()])
+        if self.items is not None:
+            return pa.list_(self.items.type)
+        if not seen:
+            return pa.null()
+        if seen in NUMBER:
+            return self._number_type()
+        for kind in (Kind.BOOLEAN, Kind.TIME):
+            if seen == kind:
+                return _TYPES[kind]
+        if seen in Kind.DATE | Kind.FAR:
+            return pa.date32()
+        for moments, fine, coarse in (
+            (_NAIVE, Kind.NAIVE_NS, Kind.NAIVE),
+            (_AWARE, Kind.AWARE_NS, Kind.AWARE),
+        ):
+            if seen in moments and not (fine in seen and Kind.FAR in seen):
+                return _TYPES[fine if fine in seen else coarse]
+        return pa.string()
+
+    def _number_type(self) -> pa.DataType:
+        seen = self.seen
+        if not seen & (Kind.REAL | Kind.EXPONENT):
+            if Kind.LONG in seen or Kind.UNSIGNED | Kind.NEGATIVE in seen:
+                return pa.decimal128(DIGITS, 0)
+            return pa.uint64() if Kind.UNSIGNED in seen else pa.int64()
+        if Kind.INEXACT not in seen:
+            return pa.float64()
+        if Kind.EXPONENT in seen or self.digits + self.places > DIGITS:
+            return pa.string()
+        return pa.decimal128(DIGITS, self.places)
+
+    def read(self, texts: pa.Array, among: Kind = ANY, point: str = ".") -> pa.Array:
+        """Return values of the type; where they do not fit, look at them: the type is wider then.
+
+        `among` are the kinds that a text may have, beside that of a text; `point` is what stands
+        before the places of a number.
+        """
+        if texts.null_count == len(texts):
+            return pa.nulls(len(texts), self.type)
+        if self.fixed is not None:
+            return self._fixed_values(texts, self.fixed, point)
+        before = self.type
+        held = texts.drop_null()
+        # A few values nearly always have the kinds of all.
+        for some in (held[:_SAMPLE], held):
+            try:
+                return _converted(texts, self.type, point)
+            except pa.ArrowInvalid:
+                self._look(some, among, point)
+        if self.type == before:
+            self.seen |= Kind.TEXT
+        return pa.nulls(len(texts), self.type)
+
+    def _fixed_values(self, texts: pa.Array, type_: pa.DataType, point: str) -> pa.Array:
+        if not pa.types.is_floating(type_):
+            return texts.cast(type_)
+        plain = _plain(texts, point)
+        values = plain.cast(type_)
+        if not self.is_given:
+            check_floats(plain, values)
+        return values
+
+    def _look(self, texts: pa.Array, among: Kind, point: str) -> None:
+        """Add the kinds of the values."""
+        masks = dict(_masks(texts, among, point))
+        if not pc.all(_any(masks.values(), len(texts))).as_py():
+            self.seen |= Kind.TEXT
+            return
+        for kind, mask in masks.items():
+            values = texts.filter(mask)
+            if not len(values):
+                continue
+            if kind in NUMBER:
+                self.look_at_numbers(pc.unique(_plain(values, point)).to_pylist())
+            else:
+                self._look_at_times(values, kind)
+
+    def look_at_numbers(self, texts: Iterable[str]) -> None:
+        """Add the kinds of numbers, each looked at alone."""
+        for text in texts:
+            found = _NUMBER.fullmatch(text)
+            if found is None or found[4]:
+                self.seen |= Kind.EXPONENT
+                if found and np.isinf(float(text)):
+                    # 1e400 is a number, but no double.
+                    self.seen |= Kind.TEXT
+                continue
+            sign, whole, fraction, _ = found.groups()
+            self.digits = max(self.digits, len(whole))
+            self.places = max(self.places, len((fraction or "").rstrip("0")))
+            number = int(sign + (whole or "0"))
+            if not _is_exact(number, text, pa.float64()):
+                self.seen |= Kind.INEXACT
+            if len(whole) > DIGITS:
+                self.seen |= Kind.LONG | Kind.TEXT
+            elif fraction is not None:
+                self.seen |= Kind.REAL
+            elif -(1 << 63) <= number < 1 << 63:
+                self.seen |= Kind.INTEGER
+            else:
+                is_unsigned = 0 < number < 1 << 64
+                self.seen |= Kind.UNSIGNED if is_unsigned else Kind.LONG
+            if number < 0:
+                self.seen |= Kind.NEGATIVE
+
+    def _look_at_times(self, values: pa.Array, kind: Kind) -> None:
+        try:
+            _converted(values, _TYPES[kind])
+            self.seen |= kind
+        except pa.ArrowInvalid:
+            # No such day, or hour.
+            self.seen |= Kind.TEXT
+            return
+        if kind in MOMENT:
+            fine = _TYPES[Kind.AWARE_NS if kind in _AWARE else Kind.NAIVE_NS]
+            try:
+                _converted(values, fine)
+            except pa.ArrowInvalid:
+                self.seen |= Kind.FAR
+
+
+def _masks(texts: pa.Array, among: Kind, point: str) -> Iterable[tuple[Kind, pa.Array]]:
+    for kind, shape in _SHAPES.items():
+        if kind in among:
+            yield kind, pc.match_substring_regex(texts, shape)
+    if among & NUMBER:
+        yield Kind.INTEGER, pc.match_substring_regex(_plain(texts, point), _NUMBER_SHAPE)
+
+
+def _any(masks: Iterable[pa.Array], length: int) -> pa.Array:
+    found = pa.repeat(pa.scalar(False), length)
+    for mask in masks:
+        found = pc.or_(found, mask)
+    return found
+
+
+def _plain(texts: pa.Array, point: str) -> pa.Array:
+    """Return numbers without the blanks around them, and with a point before their places."""
+    texts = pc.ascii_trim(texts, " \t")
+    if point == ".":
+        return texts
+    # A point is no part of a number then.
+    return pc.replace_substring(pc.replace_substring(texts, ".", "_"), point, ".")
+
+
+def _converted(texts: pa.Array, type_: pa.DataType, point: str = ".") -> pa.Array:
+    """Return texts as values of an inferred type; raise ArrowInvalid if one would change."""
+    types = pa.types
+    if types.is_string(type_):
+        return texts
+    if types.is_null(type_) or types.is_nested(type_):
+        raise pa.ArrowInvalid(f"a text is no {type_}")
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
+        if point == ".":
+            try:
+                return _all_or_none(texts, type_, _numbers)
+            except pa.ArrowInvalid:
+                pass
+        return _all_or_none(_plain(texts, point), type_, _numbers)
+    return _all_or_none(texts, type_, _others)
+
+
+def _all_or_none(
+    texts: pa.Array, type_: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Return what `convert` returns for all values; a few come first, as each error costs time."""
+    convert(texts[:_SAMPLE], type_)
+    return convert(texts, type_)
+
+
+def _others(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(type_):
+        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[Kind.BOOLEAN])))
+    if pa.types.is_time(type_):
+        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[Kind.TIME])))
+        # Arrow has no cast from text to a time of day.
+        day = pc.binary_join_element_wise("1970-01-01T", texts, "")
+        return day.cast(pa.timestamp("s")).cast(type_)
+    return texts.cast(type_)
+
+
+def _numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(type_):
+        _refuse(pc.invert(pc.match_substring_regex(texts, f"^(?:{_PLAIN})$")))
+        return texts.cast(type_)
+    values = texts.cast(type_)
+    # Leading zeros, and hexadecimal numbers; nearly all others are 0 and 0.5.
+    for zero in ("0", "-0"):
+        begin = pc.starts_with(texts, zero)
+        if pc.any(begin).as_py():
+            some = pc.and_not(begin, pc.starts_with(texts, f"{zero}."))
+            if pc.any(some).as_py():
+                _refuse(pc.match_substring_regex(texts.filter(some), f"^{zero}[^eE]"))
+    if pa.types.is_floating(type_):
+        check_floats(texts, values)
+    return values
+
+
+def check_floats(texts: pa.Array, values: pa.Array) -> None:
+    """Raise ArrowInvalid if the integer digits of a number are others in the floats."""
+    words = f"^-?{_WORDS}$"
+    if pc.any(pc.is_nan(values)).as_py():
+        _refuse(pc.invert(pc.match_substring_regex(texts.filter(pc.is_nan(values)), words)))
+    bounds = pc.min_max(values, skip_nulls=True).as_py()
+    limit = float_limit(values.type)
+    if bounds["max"] is None or max(-bounds["min"], bounds["max"]) < limit:
+        return
+    doubtful = pc.greater_equal(pc.abs(values), pa.scalar(limit, pa.float64()))
+    texts, values = texts.filter(doubtful), values.filter(doubtful)
+    # No word says infinity, but a number is too large.
+    is_word = pc.match_substring_regex(texts, words)
+    _refuse(pc.and_not(pc.is_inf(values), is_word))
+    for text in pc.unique(texts.filter(pc.invert(is_word))).to_pylist():
+        found = _NUMBER.fullmatch(text)
+        if (
+            found
+            and not found[4]
+            and not _is_exact(*(int(found[1] + (found[2] or "0")), text, values.type))
+        ):
+            raise pa.ArrowInvalid(f"{values.type} would change the digits of {text}")
+
+
+def _is_exact(number: int, text: str, type_: pa.DataType) -> bool:
+    """True if a float has the integer digits of a number, unless its places were rounded up."""
+    with np.errstate(over="ignore"):
+        value = float(type_.to_pandas_dtype()(text))
+    return abs(value) < float_limit(type_) or (np.isfinite(value) and int(value) == number)
+
+
+def float_limit(type_: pa.DataType) -> int:
+    """Return from where on a type of floats does not hold every integer."""
+    return 1 << (np.finfo(type_.to_pandas_dtype()).nmant + 1)
+
+
+def _refuse(mask: pa.Array) -> None:
+    if pc.any(mask).as_py():
+        raise pa.ArrowInvalid("a value would change")
