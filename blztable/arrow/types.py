@@ -45,6 +45,11 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
+def is_zoned(type_: pa.DataType) -> bool:
+    """True for timestamps with a time zone."""
+    return pa.types.is_timestamp(type_) and type_.tz is not None
+
+
 def without_view(type_: pa.DataType) -> pa.DataType:
     """Return the large type of a view; any other type unchanged."""
     return LARGE_OF_VIEW.get(type_.id, type_)

@@ -131,7 +131,6 @@ def _portions(
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first: int) -> pa.ChunkedArray:
     """Return a column, whose rows begin at `first`, as another type."""
-    column = _in_zone(column, field.type)
     result = cast(column, field.type)
     if result is not None:
         return result
@@ -155,7 +154,7 @@ def _cast_defaults(
         if field is None:
             continue
         column = repeated(stored_type(value.type), 1, value)
-        column = cast(_in_zone(column, field.type), field.type)
+        column = cast(column, field.type)
         if column is None:
             raise SchemaError(
                 f"column {field.name!r}: the default value {shown(value)} cannot become "
@@ -163,16 +162,6 @@ def _cast_defaults(
             )
         values[index] = column[0]
     return values
-
-
-def _in_zone(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return times with a zone in the zone of `type_`: the same moments, and the same bytes."""
-    types, source = pa.types, column.type
-    if not (types.is_timestamp(source) and types.is_timestamp(type_)):
-        return column
-    if source.tz is None or type_.tz is None:
-        return column
-    return column.cast(pa.timestamp(source.unit, type_.tz))
 
 
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:
