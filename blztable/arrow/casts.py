@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.casts import Cast, cast_nested, numbered, revalued
-from blztable.arrow.types import is_binary, is_text, is_zoned, nulls, recoded, without_view
+from blztable.arrow.types import (
+    is_binary,
+    is_number,
+    is_text,
+    is_zoned,
+    nulls,
+    recoded,
+    without_view,
+)
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -55,6 +63,15 @@ def cast_anyhow(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray 
         return column.cast(type_, safe=False)
     except REFUSALS:
         return None
+
+
+def keeps_anyhow(type_: pa.DataType, other: pa.DataType) -> bool:
+    """True if `cast_anyhow` makes different values of all different values of a type."""
+    kinds = pa.types
+    if kinds.is_boolean(type_):
+        return is_text(other) or is_number(other)
+    has_text = kinds.is_integer(type_) or kinds.is_decimal(type_) or kinds.is_float64(type_)
+    return is_text(other) and bool(has_text or kinds.is_date32(type_) or kinds.is_time(type_))
 
 
 def misfit(

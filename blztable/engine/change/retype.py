@@ -9,9 +9,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, misfit, repeated, shown
+from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated, shown
 from blztable.arrow.nested.nodes import Node, counts_nulls
-from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view
+from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view, is_zoned
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
@@ -135,9 +135,17 @@ def _cast(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first: int) -> p
     if result is not None:
         return result
     row, value = misfit(column, lambda rows: cast(rows, field.type))
-    how, remedy = "", "update the value, or choose another type"
-    if cast is cast_exactly:
-        how, remedy = " without loss", f"{remedy}, or call alter_column with safe=False"
+    how = " without loss" if cast is cast_exactly else ""
+    remedy = "update the value, or choose another type"
+    if cast is cast_exactly and keeps_anyhow(column.type, field.type):
+        remedy = "call alter_column with safe=False"
+    are_times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
+    if are_times and is_zoned(column.type) != is_zoned(field.type):
+        times = f"t[{field.name!r}][:]"
+        made = f"local_timestamp({times})"
+        if is_zoned(field.type):
+            made = f"assume_timezone({times}, {field.type.tz!r})"
+        remedy = f'add the times as another column, with t.add_column("new", pc.{made})'
     raise SchemaError(
         f"column {field.name!r}: {column.type} cannot become {field.type}{how}: "
         f"row {first + row} is {value}; {remedy}"
