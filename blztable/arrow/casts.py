@@ -1,7 +1,8 @@
 """Arrow casts: convert columns to another Arrow type, only if no value changes.
 
 Knows only Arrow types; nothing of tables and pandas. A value is the same if it compares equal: -0.0
-may become 0, and one NaN another.
+may become 0, and one NaN another. A time with a zone is the same in another zone, and a date is the
+same as its midnight without a zone.
 """
 
 from collections.abc import Callable
@@ -11,20 +12,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.errors import REFUSALS
-from blztable.arrow.nested.casts import cast_nested, numbered, revalued
-from blztable.arrow.types import is_binary, is_text, nulls, recoded, without_view
+from blztable.arrow.nested.casts import Cast, cast_nested, numbered, revalued
+from blztable.arrow.types import (
+    is_binary,
+    is_number,
+    is_text,
+    is_zoned,
+    nulls,
+    recoded,
+    without_view,
+)
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
     """Return the column as this type; None if the type could change a value, or if one changes."""
-    if column.type.equals(type_):
-        return column
-    if column.null_count == len(column):
-        return pa.chunked_array([nulls(len(column), type_)])
-    try:
-        return _cast(column, type_)
-    except REFUSALS:
-        return None
+    return _cast_by(cast_exactly, column, type_)
+
+
+def cast_rounded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return the column as `cast_exactly` does, but with floats rounded to a narrower float type.
+
+    It is for floats of Python, which have no width. None if a float is too large for the type.
+    """
+    if not (pa.types.is_floating(column.type) and pa.types.is_floating(type_)):
+        return _cast_by(cast_rounded, column, type_)
+    rounded = column.cast(type_, safe=False)
+    # Arrow does not look at half floats.
+    is_finite = pc.is_finite(rounded.cast(pa.float64()))
+    is_same = pc.or_(is_finite, pc.invert(pc.is_finite(column.cast(pa.float64()))))
+    return rounded if pc.all(is_same, min_count=0).as_py() else None
 
 
 def cast_anyhow(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -47,6 +63,15 @@ def cast_anyhow(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray 
         return column.cast(type_, safe=False)
     except REFUSALS:
         return None
+
+
+def keeps_anyhow(type_: pa.DataType, other: pa.DataType) -> bool:
+    """True if `cast_anyhow` makes different values of all different values of a type."""
+    kinds = pa.types
+    if kinds.is_boolean(type_):
+        return is_text(other) or is_number(other)
+    has_text = kinds.is_integer(type_) or kinds.is_decimal(type_) or kinds.is_float64(type_)
+    return is_text(other) and bool(has_text or kinds.is_date32(type_) or kinds.is_time(type_))
 
 
 def misfit(
@@ -103,7 +128,19 @@ def repeated(type_: pa.DataType, rows: int, value: pa.Scalar | None) -> pa.Chunk
     return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)])
 
 
-def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+def _cast_by(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return the column as a type; values within others go to `cast`."""
+    if column.type.equals(type_):
+        return column
+    if column.null_count == len(column):
+        return pa.chunked_array([nulls(len(column), type_)])
+    try:
+        return _cast(cast, column, type_)
+    except REFUSALS:
+        return None
+
+
+def _cast(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
     """Return the column as another type; raise one of REFUSALS, or return None, if it changes."""
     source = column.type
     are_both = pa.types.is_dictionary(source) and pa.types.is_dictionary(type_)
@@ -111,30 +148,30 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None
         return pa.chunked_array([_recoded(chunk, type_) for chunk in column.chunks], type_)
     if pa.types.is_run_end_encoded(source):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
-        return cast_exactly(pa.chunked_array(chunks, source.value_type), type_)
+        return cast(pa.chunked_array(chunks, source.value_type), type_)
     if are_both and pa.types.is_nested(type_.value_type) and source.ordered >= type_.ordered:
         # Codes stay: Arrow would not find equal values again.
-        same = [revalued(chunk, type_.value_type, cast_exactly) for chunk in column.chunks]
-        chunks = [_recoded(chunk, type_) for chunk in same if chunk is not None]
-        return pa.chunked_array(chunks, type_) if len(chunks) == len(same) else None
+        coded = [revalued(chunk, type_.value_type, cast) for chunk in column.chunks]
+        chunks = [_recoded(chunk, type_) for chunk in coded if chunk is not None]
+        return pa.chunked_array(chunks, type_) if len(chunks) == len(coded) else None
     if pa.types.is_dictionary(source):
-        return cast_exactly(_decoded(column), type_)
+        return cast(_decoded(column), type_)
     if pa.types.is_run_end_encoded(type_):
-        plain = cast_exactly(column, type_.value_type)
+        plain = cast(column, type_.value_type)
         return None if plain is None else _in_runs(plain, type_)
     if pa.types.is_dictionary(type_):
-        return None if type_.ordered else _encoded(column, type_)
+        return None if type_.ordered else _encoded(cast, column, type_)
     if pa.types.is_nested(source) and pa.types.is_nested(type_):
-        return cast_nested(column, type_, cast_exactly)
+        return cast_nested(column, type_, cast)
     if _is_any(source, type_, _TRUSTED):
         return column.cast(type_)
     if pa.types.is_integer(source) and pa.types.is_decimal(type_):
         # Arrow wants room for all values of the type; 20 digits hold each integer.
-        return cast_exactly(column.cast(pa.decimal128(20, 0)), type_)
-    if getattr(source, "tz", None) == getattr(type_, "tz", None) and _is_any(source, type_, _KINDS):
+        return cast(column.cast(pa.decimal128(20, 0)), type_)
+    if _is_any(source, type_, _KINDS) and not is_zoned(source) ^ is_zoned(type_):
         # Arrow refuses some integers that a float holds, and takes some decimals that change.
-        cast = column.cast(type_, safe=not pa.types.is_floating(type_))
-        return cast if _is_same(column, cast) else None
+        same = column.cast(type_, safe=not pa.types.is_floating(type_))
+        return same if _is_same(column, same) else None
     return None
 
 
@@ -181,9 +218,9 @@ def _in_runs(column: pa.ChunkedArray, type_: pa.RunEndEncodedType) -> pa.Chunked
         return pa.chunked_array(chunks, type_)
 
 
-def _encoded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+def _encoded(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
     """Return plain values as an unordered dictionary type."""
-    plain = cast_exactly(column, type_.value_type)
+    plain = cast(column, type_.value_type)
     if plain is None:
         return None
     if pa.types.is_nested(type_.value_type):
@@ -221,6 +258,9 @@ _KINDS: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_duration, pa.types.is_duration),
     (pa.types.is_time, pa.types.is_time),
     (pa.types.is_date, pa.types.is_date),
+    # A date is its midnight.
+    (pa.types.is_date, pa.types.is_timestamp),
+    (pa.types.is_timestamp, pa.types.is_date),
 )
 
 

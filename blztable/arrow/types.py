@@ -45,6 +45,36 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
+def has_floats(type_: pa.DataType) -> bool:
+    """True for floats, and for a type with floats inside."""
+    if pa.types.is_floating(type_):
+        return True
+    inner = range(type_.num_fields) if pa.types.is_nested(type_) else ()
+    return any(has_floats(type_.field(number).type) for number in inner)
+
+
+def is_moment(type_: pa.DataType) -> bool:
+    """True for timestamps and dates."""
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
+
+
+def abbreviated(type_: pa.DataType) -> str:
+    """Return the name of a type for an error, cut in the middle if it is long."""
+    name = str(type_)
+    return name if len(name) <= 200 else f"{name[:120]} ... {name[-60:]}"
+
+
+def depth_of(type_: pa.DataType) -> int:
+    """Return how many types are nested in each other."""
+    inner = (type_.field(number).type for number in range(type_.num_fields))
+    return 1 + max(map(depth_of, inner), default=0)
+
+
+def is_zoned(type_: pa.DataType) -> bool:
+    """True for timestamps with a time zone."""
+    return pa.types.is_timestamp(type_) and type_.tz is not None
+
+
 def without_view(type_: pa.DataType) -> pa.DataType:
     """Return the large type of a view; any other type unchanged."""
     return LARGE_OF_VIEW.get(type_.id, type_)

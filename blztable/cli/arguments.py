@@ -62,8 +62,7 @@ def _move(commands: Any) -> None:
     way = one.add_mutually_exclusive_group()
     way.add_argument("--append", action="store_true", help="append to the table, if it exists")
     way.add_argument("--replace", action="store_true", help="replace the table, if it exists")
-    text = "let later data bring new columns and wider types"
-    one.add_argument("--evolve", action="store_true", help=text)
+    _evolve(one)
     one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
     text = "codec: lz4, lz4hc, zlib or zstd; by default each column gets the one that suits it"
     one.add_argument("--compression", metavar="CODEC", help=text)
@@ -87,6 +86,11 @@ def _move(commands: Any) -> None:
     _format(one, text)
     _output(one, required=False)
     _json(one)
+
+
+def _evolve(one: Any) -> None:
+    text = "let later data bring new columns and wider types"
+    one.add_argument("--evolve", action="store_true", help=text)
 
 
 def _look(commands: Any) -> None:
@@ -129,6 +133,7 @@ def _change(commands: Any) -> None:
     _files(one, "files to read into memory, `-` for standard input")
     text = "columns of the key; each key may occur once in the files"
     one.add_argument("--on", required=True, metavar="A,B", help=text)
+    _evolve(one)
     _json(one)
     text = "commit the contents of an older version again"
     one = _path_command(commands, "restore", "changing:restore", text)

@@ -182,7 +182,11 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
 def upsert(options: Namespace) -> None:
     """Update the rows whose key is there, and append the others."""
     with blz.open(options.table, "a") as table:
-        types = dict(zip(table.schema.names, table.schema.types, strict=True))
+        types = {
+            field.name: field.type
+            for field in table.schema
+            if not (options.evolve and _is_number_or_null(field.type))
+        }
         with _files(options, types) as files, bar("reading") as advance:
 
             def read() -> list[pa.RecordBatch]:
@@ -192,7 +196,7 @@ def upsert(options: Namespace) -> None:
         on = column_names(table, options.on)
         assert on is not None
         data = pa.concat_tables(tables, promote_options="permissive")
-        done = table.upsert(data, on)
+        done = table.upsert(data, on, evolve=options.evolve)
         result = {"table": table.path, **asdict(done), "rows": table.nrows}
     print_result(options, result, [str(done)])
 

@@ -9,7 +9,7 @@ of parts. The writer draws the parts, in one thread at a time, in the order of t
 
 1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
 2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run. For a new
-   table, `evolved` always widens types.
+   table, `evolved` always widens types. Columns of the null type take any type in each call.
 3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
    lacks, and checks that its index continues the table's.
 4. Ordered categories are compared with the table's, or with those of the first item.
@@ -33,6 +33,7 @@ from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import AS_USUAL, Ingested, Reading
 from blztable.convert.source import Source, source
 from blztable.convert.widen import evolved
+from blztable.convert.wider import has_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class TableSpec:
     defaults: Mapping[int, pa.Scalar]
     # Returns the categories of an ordered column, by its index; None if no row has any.
     orders: Callable[[int], pa.Array | None]
-    # True for a column, by its index, that holds nothing but nulls.
+    # True for a column, by its index, that holds nothing but nulls and has no declared default.
     is_empty: Callable[[int], bool] = lambda index: False
 
 
@@ -91,6 +92,7 @@ class AppendSource:
         self._table = table
         self._evolve, self._is_new = evolve, is_new
         self._schema, self._frame = table.schema, table.frame
+        self._has_nulls = any(has_nulls(field.type) for field in table.schema)
         # The table has no categories of a column that it lacks.
         known = len(table.schema)
         self._orders = Orders(
@@ -135,27 +137,25 @@ class AppendSource:
         self._next = table, data.rows
 
     def _coerced(self, data: Ingested, context: str) -> pa.Table:
-        if self._evolve or self._is_new:
+        if self._evolve or self._is_new or self._has_nulls:
             schema, frame = evolved(
                 *(data, self._schema, self._frame),
                 is_empty=self._is_empty,
                 takes_columns=self._evolve,
+                widens=self._evolve or self._is_new,
             )
             # Another schema object ends the run.
             if not schema.equals(self._schema, check_metadata=True):
                 self._schema, self._frame = schema, frame
         rows = self._table.rows + self._drawn
-        # An index that continued the table's cannot count the rows of the source as well.
-        drawn = None if self.continues_index else self._drawn
         table = coerce_item(
             *(data, self._schema, self._frame, rows, context),
-            drawn=drawn,
             fill=None if self._is_new and not self._evolve else self._fill,
             evolve=self._evolve,
             is_new=self._is_new,
             is_empty=self._is_empty,
         )
-        self.continues_index |= needs_exact_rows(data, self._frame, drawn)
+        self.continues_index |= needs_exact_rows(data, self._frame)
         if (self._evolve or self._is_new) and len(self._valued) < len(self._schema):
             columns = enumerate(table.columns)
             self._valued |= {index for index, one in columns if one.null_count < len(one)}
@@ -164,7 +164,7 @@ class AppendSource:
     def _is_empty(self, index: int) -> bool:
         """True if a column has no value yet, in the table and in the parts drawn so far."""
         known = index >= len(self._table.schema) or self._table.is_empty(index)
-        return known and index not in self._valued and index not in self._table.defaults
+        return known and index not in self._valued
 
     def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
         self.filled.add(index)

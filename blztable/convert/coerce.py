@@ -27,7 +27,6 @@ def coerce_item(
     rows: int,
     context: str,
     *,
-    drawn: int | None = None,
     fill: Fill | None = None,
     evolve: bool | None = None,
     is_new: bool = False,
@@ -35,9 +34,9 @@ def coerce_item(
 ) -> pa.Table:
     """Return `data` with the columns and types of a table of `rows` rows.
 
-    `drawn` of these rows came from the same source, which may count its own rows. Without `fill`
-    the data needs all columns. `evolve` is the option of the call, None if it has none. `is_new`
-    says that the table is being created, `is_empty` whether a column holds nothing but nulls.
+    Without `fill` the data needs all columns. `evolve` is the option of the call, None if it has
+    none. `is_new` says that the table is being created, `is_empty` whether a column holds nothing
+    but nulls.
 
     Raises
     ------
@@ -48,7 +47,7 @@ def coerce_item(
     target = TableFacts(Facts.decode(frame), "appended to", evolve, is_new)
     facts, table = Facts.decode(data.frame), data.table
     if data.frame is not None and data.rows:
-        table = align_index(data, target.facts, facts, rows, drawn, context)
+        table = align_index(data, target.facts, facts, rows, context)
     elif data.frame is not None:
         table = align_empty_index(table, target.facts, facts)
     is_same = table.schema.equals(schema, check_metadata=True)
@@ -68,6 +67,7 @@ def coerce_item(
         column = coerce_column(
             *(table.column(position), descriptor, field, target, context),
             is_empty=partial(is_empty, index),
+            is_bare=source.name in data.bare,
         )
         if source.nullable:
             # Data that promise no nulls and have some are kept, as those of a new table are.

@@ -3,7 +3,6 @@
 Knows one column at a time; nothing of names and other columns.
 """
 
-import datetime
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,10 +13,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_anyhow, cast_exactly, misfit, repeated
+from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import plain_values
-from blztable.arrow.types import first_missing, is_text, nulls, value_type
+from blztable.arrow.nested.casts import Cast
+from blztable.arrow.types import (
+    abbreviated,
+    first_missing,
+    is_moment,
+    is_text,
+    is_zoned,
+    nulls,
+    value_type,
+)
 from blztable.convert.categories import (
     are_intervals,
     as_interval_texts,
@@ -28,8 +36,8 @@ from blztable.convert.categories import (
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
-from blztable.convert.gateway import AS_USUAL, Reading
-from blztable.convert.values import nested_value, values_of
+from blztable.convert.gateway import AS_USUAL, Reading, cast_for
+from blztable.convert.values import Values, nested_value, values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
 
@@ -71,15 +79,19 @@ def coerce_column(
     table: TableFacts,
     context: str,
     is_empty: Callable[[], bool] = lambda: False,
+    *,
+    is_bare: bool = False,
 ) -> pa.ChunkedArray:
     """Return the column as `field` of a table; SchemaError if a value would change.
 
-    `is_empty` returns whether the table's column holds nothing but nulls.
+    `is_empty` returns whether the table's column holds nothing but nulls. `is_bare` says that the
+    column has floats of Python, which have no width.
     """
     stated = descriptor_of(field, table.facts)
+    cast = cast_for(descriptor, is_bare=is_bare)
     if objects.differ(stated, descriptor):
         found = _objects(column, descriptor)
-        may_widen = partial(_may_widen, column, descriptor, field, table, is_empty)
+        may_widen = partial(_may_widen, column, descriptor, field, table, is_empty, cast)
         array = objects.as_stated(found, stated, context, table.evolve, may_widen)
         column, descriptor = pa.chunked_array([plain_values(array, field.name)[0]]), stated
     column, descriptor = _intervals(column, descriptor, stated, table, context)
@@ -94,11 +106,16 @@ def coerce_column(
         return pa.chunked_array([nulls(len(column), type_)])
     if ours != theirs and dtypes.is_reinterpreted(stated):
         raise of_dtypes
-    array = cast_exactly(column, type_)
+    array = cast(column, type_)
     if array is None:
+        remedies = _remedies(column, field, table, is_empty, cast)
+        if is_moment(source) and is_moment(type_) and is_zoned(source) != is_zoned(type_):
+            raise SchemaError(
+                f"{context}: {_zoned(source)} cannot be {verb} {_zoned(type_)}; {remedies}"
+            )
         raise SchemaError(
-            f"{context}: type {source} cannot be {verb} {type_} without loss: "
-            f"{_misfit(column, type_)}; {_remedies(column, field, table, is_empty)}"
+            f"{context}: type {abbreviated(source)} cannot be {verb} {abbreviated(type_)} "
+            f"without loss: {_misfit(column, type_, cast)}; {remedies}"
         )
     is_same = ours == theirs or _SAME_VALUES.issuperset((ours, theirs))
     # Lists of Python are lists where nothing is known of pandas, and the other way round.
@@ -146,46 +163,68 @@ def _objects(column: pa.ChunkedArray, descriptor: Descriptor | None) -> np.ndarr
     return objects.objects_of(values, column.is_null().to_numpy())
 
 
-def _misfit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
+def _zoned(type_: pa.DataType) -> str:
+    """Return what kind of times a type has, for an error."""
+    if pa.types.is_date(type_):
+        return f"dates (type {type_})"
+    how = f"in the zone {type_.tz}" if is_zoned(type_) else "without a time zone"
+    return f"times {how} (type {type_})"
+
+
+def _misfit(column: pa.ChunkedArray, type_: pa.DataType, cast: Cast) -> str:
     """Return why a column does not fit a type: a row, or too many categories."""
     if pa.types.is_dictionary(type_):
         roomy = pa.dictionary(pa.int64(), type_.value_type, type_.ordered)
         if cast_exactly(column, roomy) is not None:
             return f"codes of {type_.index_type} have no room for all categories"
-    row, value = misfit(column, lambda rows: cast_exactly(rows, type_))
+    row, value = misfit(column, lambda rows: cast(rows, type_))
     return f"row {row} is {value}"
 
 
 def _remedies(
-    column: pa.ChunkedArray, field: pa.Field, table: TableFacts, is_empty: Callable[[], bool]
+    column: pa.ChunkedArray,
+    field: pa.Field,
+    table: TableFacts,
+    is_empty: Callable[[], bool],
+    cast: Cast,
 ) -> str:
     """Return the end of an error about a column that does not fit a field: the calls that help."""
-    if _may_widen(column, None, field, table, is_empty):
+    if _may_widen(column, None, field, table, is_empty, cast):
         return "pass evolve=True"
+    source, type_ = value_type(column.type), value_type(field.type)
     if pa.types.is_dictionary(field.type) and field.type.ordered:
         return "give the data the same ordered categories, with pd.Categorical"
+    if is_moment(source) and is_moment(type_) and is_zoned(source) != is_zoned(type_):
+        return _zone_remedy(source, type_)
     remedies = []
     with suppress(*REFUSALS):
         column.cast(field.type)
         remedies.append(f"cast the data to {field.type}")
     if table.is_new:
         remedies.append("give the column one type in all items, such as text")
-    elif _may_become(field.type, value_type(column.type)):
-        type_ = _spelled(value_type(column.type))
-        remedies.append(
-            f"change the column with alter_column({field.name!r}, type={type_}, safe=False)"
-        )
+    else:
+        wide = wider(column, field.type, is_empty=is_empty(), cast=cast)
+        how = ""
+        if wide == field.type and keeps_anyhow(type_, source):
+            wide, how = source, ", safe=False"
+        if wide != field.type:
+            call = f"alter_column({field.name!r}, type={_spelled(wide)}{how})"
+            remedies.append(f"change the column with {call}")
     return ", or ".join(remedies) or "convert the data, or add them as another column"
 
 
-def _may_become(type_: pa.DataType, other: pa.DataType) -> bool:
-    """True if a column of a type has a cast to another, whatever its values are."""
-    samples: tuple[Any, ...] = (0, "a", b"a", False, [], {}, datetime.date(2000, 1, 1))
-    for sample in samples:
-        with suppress(*REFUSALS, TypeError, ValueError):
-            column = pa.chunked_array([pa.array([sample], value_type(type_))])
-            return cast_anyhow(column, other) is not None
-    return False
+def _zone_remedy(source: pa.DataType, type_: pa.DataType) -> str:
+    """Return how times get the zone that a column has, or lose theirs."""
+    if not is_zoned(source):
+        zone = type_.tz
+        return (
+            f"say in which zone they are, with Series.dt.tz_localize({zone!r}), or "
+            f"pc.assume_timezone(array, {zone!r}) for Arrow"
+        )
+    return (
+        "take the times without the zone, with Series.dt.tz_localize(None), or "
+        "pc.local_timestamp(array) for Arrow"
+    )
 
 
 def _may_widen(
@@ -194,6 +233,7 @@ def _may_widen(
     field: pa.Field,
     table: TableFacts,
     is_empty: Callable[[], bool],
+    cast: Cast,
 ) -> bool:
     """True if the column would fit a wider field, and the call could ask for one."""
     if table.evolve is not False or table.is_new:
@@ -202,7 +242,7 @@ def _may_widen(
         objects.merged(descriptor_of(field, table.facts), descriptor)
     except SchemaError:
         return False
-    return wider(column, field.type, is_empty=is_empty()) != field.type
+    return wider(column, field.type, is_empty=is_empty(), cast=cast) != field.type
 
 
 def _spelled(type_: pa.DataType) -> str:
@@ -219,13 +259,17 @@ def _spelled(type_: pa.DataType) -> str:
 
 
 def coerce_values(
-    values: pa.Array | pa.ChunkedArray | pa.Scalar,
-    descriptor: Descriptor | None,
+    given: Values,
     field: pa.Field,
     frame: Descriptor | None,
     context: str,
+    *,
+    evolve: bool | None = None,
+    is_empty: Callable[[], bool] = lambda: False,
 ) -> pa.ChunkedArray:
     """Return values, or a scalar as one row, as the column `field` of a table with this frame.
+
+    `evolve` is the option of the call, None if it has none.
 
     Raises
     ------
@@ -233,8 +277,9 @@ def coerce_values(
         The type or dtype would change values, or values are missing in a column that cannot be
         null; `context` begins the message.
     """
-    values, source = plain_values(values, field.name)
-    table = TableFacts(Facts.decode(frame))
+    values, source = plain_values(given.values, field.name)
+    descriptor = given.descriptor
+    table = TableFacts(Facts.decode(frame), evolve=evolve)
     stated = descriptor_of(field, table.facts)
     check_kind(source, field, stated, context)
     if isinstance(values, pa.Scalar):
@@ -242,10 +287,12 @@ def coerce_values(
             column = pa.chunked_array([pa.repeat(values, 1)])
             column, descriptor = _intervals(column, descriptor, stated, table, context)
             values = column[0].value if pa.types.is_dictionary(column.type) else values
-        column = _one_row(values, field.type)
+        column = one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    column = coerce_column(column, descriptor, field, table, context)
+    column = coerce_column(
+        *(column, descriptor, field, table, context, is_empty), is_bare=given.is_bare
+    )
     table.check_nulls(column, field, context)
     return column
 
@@ -268,19 +315,19 @@ def default_of(
     how = how_for(how, field, frame)
     if pa.types.is_nested(value_type(field.type)):
         are_objects = "kind" in (descriptor_of(field, Facts.decode(frame)) or {})
-        value, descriptor = nested_value(default, field.type, context, how, are_objects)
+        given = nested_value(default, field.type, context, how, are_objects)
     else:
-        value, descriptor = values_of(default, context, how)
-    if not isinstance(value, pa.Scalar):
+        given = values_of(default, context, how)
+    if not isinstance(given.values, pa.Scalar):
         raise SchemaError(
             f"{context}: expected one value, found an array; pass its value, such as array[0]"
         )
-    column = coerce_values(value, descriptor, field, frame, context)
+    column = coerce_values(given, field, frame, context)
     has_value = first_missing(column) is None
     return one_in_order(column, order, context)[0] if has_value else None
 
 
-def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
+def one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a scalar as a column of one row, of type `type_` if that loses nothing."""
     if pa.types.is_dictionary(type_):
         inner = type_.value_type
@@ -291,7 +338,7 @@ def _one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
         if is_nan and not pa.types.is_floating(type_):
             # Users of pandas write NaN for a missing value in any column.
             return repeated(pa.null(), 1, None)
-        if pa.types.is_floating(type_) and (is_nan or value.cast(type_).as_py() == value.as_py()):
+        if pa.types.is_floating(type_) and is_nan:
             return repeated(type_, 1, value)
     return repeated(value.type, 1, value)
 

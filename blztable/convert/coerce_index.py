@@ -7,21 +7,24 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts
+from blztable.convert.frames.dtypes import is_reinterpreted
+from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.frames.index import DEFAULT
 from blztable.convert.frames.labels import decode_label
 from blztable.convert.gateway import Ingested
 from blztable.errors import SchemaError
 
 
-def align_index(
-    data: Ingested, table: Facts, frame: Facts, rows: int, drawn: int | None, context: str
-) -> pa.Table:
+def align_index(data: Ingested, table: Facts, frame: Facts, rows: int, context: str) -> pa.Table:
     """Return the columns of a DataFrame whose index continues the table's at `rows` rows.
 
-    A default RangeIndex continues any other.
+    A default RangeIndex continues any other. An unnamed index of integers, such as a filter leaves,
+    goes into a table with a default RangeIndex, unless the call asks for the index.
     """
     ours, theirs = table.levels, frame.levels
+    if ours == [DEFAULT] and not data.keeps_index and _is_unnamed(data, theirs):
+        fields = [level["field"] for level in theirs if level["kind"] == "field"]
+        return data.table.drop_columns(fields)
     if ours[0]["kind"] == "field":
         if theirs[0]["kind"] == "range" and len(ours) == 1 and _name(ours[0]) == _name(theirs[0]):
             # pandas may return a slice of a stored index without gaps as a RangeIndex.
@@ -33,7 +36,7 @@ def align_index(
     elif theirs[0]["kind"] == "range":
         start, step = ours[0]["start"], ours[0]["step"]
         continued = {**ours[0], "start": start + step * rows}
-        if theirs[0] == continued or _is_default(ours[0], theirs[0], drawn):
+        if theirs[0] in (continued, DEFAULT):
             return data.table
     raise SchemaError(
         f"{context}: the DataFrame has {_index_text(theirs, data.rows)}, "
@@ -50,19 +53,23 @@ def align_empty_index(table: pa.Table, ours: Facts, theirs: Facts) -> pa.Table:
     return table
 
 
-def needs_exact_rows(data: Ingested, frame: Descriptor | None, drawn: int | None) -> bool:
+def needs_exact_rows(data: Ingested, frame: Descriptor | None) -> bool:
     """True if the RangeIndex of `data` continues the table's only at the present row count."""
     ours, theirs = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]
-    if data.frame is None or not data.rows:
+    if data.frame is None or not data.rows or ours["kind"] != "range" or theirs["kind"] != "range":
         return False
-    are_ranges = ours["kind"] == theirs["kind"] == "range"
-    return are_ranges and not _is_default(ours, theirs, drawn)
+    return theirs != DEFAULT and (ours != DEFAULT or data.keeps_index)
 
 
-def _is_default(ours: Descriptor, theirs: Descriptor, drawn: int | None) -> bool:
-    """True for a RangeIndex that says nothing: from 0, or from the rows drawn from one source."""
-    is_drawn = ours == DEFAULT and theirs == {**DEFAULT, "start": drawn}
-    return theirs == DEFAULT or is_drawn
+def _is_unnamed(data: Ingested, levels: list[Descriptor]) -> bool:
+    """True for an index without a name whose labels are integers."""
+    if len(levels) > 1 or _name(levels[0]) is not None:
+        return False
+    if levels[0]["kind"] == "range":
+        return True
+    field = data.table.schema.field(levels[0]["field"])
+    is_other = is_reinterpreted(descriptor_of(field, Facts.decode(data.frame)))
+    return bool(pa.types.is_integer(field.type) and not is_other)
 
 
 def _fields(levels: list[Descriptor]) -> list[tuple[str | None, object]]:

@@ -13,7 +13,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly, cast_rounded
 from blztable.arrow.extensions import plain_table
+from blztable.arrow.nested.casts import Cast
+from blztable.arrow.types import has_floats
 from blztable.convert.foreign import numpy_arrays, python_values
 from blztable.convert.foreign.readers import check_no_objects, framed
 from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
@@ -21,7 +24,7 @@ from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import described, from_frame, without_false_kinds
-from blztable.convert.frames.objects import CHOICES, NO_OPTION
+from blztable.convert.frames.objects import CHOICES, NO_OPTION, are_bare
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
 from blztable.convert.objects.tagged import checked_attrs
@@ -77,6 +80,10 @@ class Ingested:
     # The frame descriptor; None for data other than a DataFrame.
     frame: Descriptor | None
     attrs: dict[str, Any]
+    # The columns of floats of Python, which have no width.
+    bare: frozenset[str] = frozenset()
+    # True if the call asks for the index of a DataFrame.
+    keeps_index: bool = False
 
     def __post_init__(self) -> None:
         """Show extension types as their storage types, which are stored."""
@@ -100,7 +107,7 @@ def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> 
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
         table, frame = from_frame(data, index, how.nan is not Nan.VALUE, how.objects)
-        return Ingested(table, len(data), frame, attrs)
+        return Ingested(table, len(data), frame, attrs, keeps_index=index is True)
     if isinstance(data, pa.Table):
         return _from_arrow(data, data.num_rows)
     if isinstance(data, pa.RecordBatch):
@@ -164,7 +171,7 @@ def _from_stream(data: Any) -> Ingested:
 
 
 def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
-    fields, arrays = [], []
+    fields, arrays, bare = [], [], set()
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"a column name must be str; found {name!r:.60}")
@@ -172,6 +179,8 @@ def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
         array, descriptor = encoded(values, f"column {name!r}", how)
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
+        if is_bare(values, array.type):
+            bare.add(name)
     if len(set(map(len, arrays))) > 1:
         lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
         raise SchemaError(
@@ -179,7 +188,7 @@ def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
             f"found {lengths!r:.500}"
         )
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-    return Ingested(table, table.num_rows, None, {})
+    return Ingested(table, table.num_rows, None, {}, frozenset(bare))
 
 
 def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encoded:
@@ -198,3 +207,20 @@ def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encode
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
     check_no_objects(values, context)
     return python_values.encode(values, context, nan_as_null, how.objects)
+
+
+def is_bare(values: Any, type_: pa.DataType) -> bool:
+    """True for values of Python, given their Arrow type, that have floats, none of them numpy's.
+
+    Such floats have no width.
+    """
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, list | tuple):
+        return has_floats(type_) and python_values.are_bare(values)
+    return isinstance(values, float) and not isinstance(values, np.generic)
+
+
+def cast_for(descriptor: Descriptor | None, *, is_bare: bool) -> Cast:
+    """Return the cast for data: it rounds floats of Python, also those among Python objects."""
+    return cast_rounded if is_bare or are_bare(descriptor) else cast_exactly

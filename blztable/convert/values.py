@@ -4,7 +4,7 @@ Knows how each kind is read, nothing of the column; `coerce_column` knows that.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pyarrow as pa
 from blztable.convert.arrays import UNSUITABLE
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import AS_USUAL, Reading, encoded
+from blztable.convert.gateway import AS_USUAL, Reading, encoded, is_bare
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -22,9 +22,17 @@ _OF_PANDAS = pd.Timestamp | pd.Timedelta | pd.Period | pd.Interval
 _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
-def values_of(
-    values: Any, context: str, how: Reading = AS_USUAL
-) -> tuple[pa.Array | pa.ChunkedArray | pa.Scalar, Descriptor | None]:
+class Values(NamedTuple):
+    """Values for a column as an array, or one value for all of its rows as a scalar."""
+
+    values: pa.Array | pa.ChunkedArray | pa.Scalar
+    # Of a pandas dtype.
+    descriptor: Descriptor | None = None
+    # True for floats of Python, which have no width.
+    is_bare: bool = False
+
+
+def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
     """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
     The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `how` says.
@@ -35,42 +43,42 @@ def values_of(
         The values cannot be stored; `context` begins the message.
     """
     if isinstance(values, pa.Scalar):
-        return values, None
+        return Values(values)
     if isinstance(values, pd.DataFrame | pa.Table | pa.RecordBatch):
         raise SchemaError(f"{context}: expected one column, found a {type(values).__name__}")
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
     is_set = isinstance(values, set | frozenset)
     if _is_one(values) or (is_set and how.has_sets):
-        array, descriptor = _of_one(values, context, how)
-        return array[0], descriptor
+        return _of_one(values, context, how)
     if is_set:
         raise SchemaError(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
-    return encoded(values, context, how)
+    array, descriptor = encoded(values, context, how)
+    return Values(array, descriptor, is_bare(values, array.type))
 
 
 def nested_value(
     value: Any, type_: pa.DataType, context: str, how: Reading, are_objects: bool
-) -> tuple[pa.Scalar, Descriptor | None]:
+) -> Values:
     """Return one value of a column of a nested type, such as a list; raises as `values_of` does.
 
     `are_objects` says that the column holds objects of Python.
     """
     if isinstance(value, pa.Scalar):
-        return value, None
+        return Values(value)
     if are_objects:
         objects = np.empty(1, object)
         objects[0] = value
         array, descriptor = encoded(objects, context, how)
     elif pa.types.is_map(type_) and not (value is None or value is pd.NA):
-        return _map(value, type_, context), None
+        return Values(_map(value, type_, context))
     elif isinstance(value, np.ndarray):
         array, descriptor = encoded(value[np.newaxis], context, how)
     else:
-        array, descriptor = _of_one(value, context, how)
-    return array[0], descriptor
+        return _of_one(value, context, how)
+    return Values(array[0], descriptor)
 
 
 def _map(value: Any, type_: pa.MapType, context: str) -> pa.Scalar:
@@ -91,16 +99,16 @@ def _is_one(values: Any) -> bool:
     return isinstance(values, _WHOLE) or not (is_arrow or hasattr(values, "__len__"))
 
 
-def _of_one(
-    value: Any, context: str, how: Reading
-) -> tuple[pa.Array | pa.ChunkedArray, Descriptor | None]:
-    """Return the value as an array of one row."""
+def _of_one(value: Any, context: str, how: Reading) -> Values:
+    """Return one value as a scalar."""
     if value is pd.NA or value is pd.NaT:
-        return pa.nulls(1), None
+        return Values(pa.nulls(1)[0])
     if isinstance(value, _OF_PANDAS):
-        return encoded(pd.Series([value]), context)
+        array, descriptor = encoded(pd.Series([value]), context)
+        return Values(array[0], descriptor)
     check_text(value, context)
     try:
-        return encoded([value], context, how)
+        array, descriptor = encoded([value], context, how)
+        return Values(array[0], descriptor, is_bare([value], array.type))
     except SchemaError as error:
         raise SchemaError(str(error).replace(f"{context}, row 0:", f"{context}:", 1)) from None

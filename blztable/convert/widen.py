@@ -2,7 +2,8 @@
 
 Knows nothing of where the table is. New columns come last and can be null. A column that holds
 nothing but nulls takes the type of the data. Any other gets the narrowest type that holds the old
-and the new values (`wider`). Other differences stay, and `coerce_item` refuses them.
+and the new values (`wider`). Other differences stay, and `coerce_item` refuses them. All of this
+is for calls with `evolve`. Without it, only the null type takes the type of the data (`filled`).
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from blztable.convert.column_type import meaning, with_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
-from blztable.convert.gateway import Ingested
-from blztable.convert.wider import roomy, wider
+from blztable.convert.gateway import Ingested, cast_for
+from blztable.convert.wider import filled, has_nulls, roomy, wider
 from blztable.errors import SchemaError
 
 
@@ -29,10 +30,12 @@ def evolved(
     *,
     is_empty: Callable[[int], bool] = lambda index: False,
     takes_columns: bool = True,
+    widens: bool = True,
 ) -> tuple[pa.Schema, Descriptor | None]:
     """Return the schema and the frame descriptor of a table that accepts the rows of `data`.
 
-    `is_empty` says of a column, by its index, whether it holds nothing but nulls.
+    `is_empty` says of a column, by its index, whether it holds nothing but nulls. Without `widens`,
+    only the null type becomes another.
     """
     new_schema = data.table.schema
     indices = indices_by_name(new_schema.names, schema.names)
@@ -43,17 +46,19 @@ def evolved(
     for index, position in enumerate(indices):
         field = fields[index]
         column = None if position is None else data.table.column(position)
-        if column is None:
+        if column is None or not (widens or has_nulls(field.type)):
             continue
         source = new_schema.field(position)
         if has_same_dtypes and source.equals(field, check_metadata=True):
             continue
         stated, theirs = descriptor_of(field, held), descriptor_of(source, facts)
+        cast = cast_for(theirs, is_bare=source.name in data.bare)
         means_same = are_same(source, field) and _same_values(stated, theirs)
         if means_same and column.type.equals(field.type):
             continue
-        if is_empty(index) and column.null_count < len(column):
-            if not means_same or wider(column, field.type, is_empty=True) != field.type:
+        is_free = pa.types.is_null(field.type) or (widens and is_empty(index))
+        if is_free and column.null_count < len(column):
+            if not means_same or cast(column, field.type) is None:
                 type_ = roomy(column.type)
                 field, frame = with_type(field, frame, type_, theirs, keep=False)
                 fields[index] = typed_as(field, source.with_type(type_))
@@ -61,7 +66,12 @@ def evolved(
         is_other = dtypes.is_reinterpreted(stated)
         if is_other and meaning(stated) != meaning(theirs):
             continue  # `coerce_item` says that the dtypes differ.
-        type_ = (_wider_parts if is_other else wider)(column, field.type)
+        if not widens:
+            type_ = filled(field.type, column.type)
+        elif is_other:
+            type_ = _wider_parts(column, field.type)
+        else:
+            type_ = wider(column, field.type, cast=cast)
         if type_ != field.type:
             try:
                 theirs = objects.merged(stated, theirs)

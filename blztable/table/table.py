@@ -224,7 +224,9 @@ class CTable(VersionedTable, Closing):
 
         Columns are matched by name, in any order. A missing column is filled with its default, or
         with nulls if it is nullable. Another type is taken where no value changes, such as whole
-        floats for integers or categories for text. Categories may differ from those before.
+        floats for integers, categories for text, midnights for dates, or the same moments in
+        another time zone. Floats of Python have no width: a narrower column rounds them, as
+        pyarrow does. Categories may differ from those before.
 
         Parameters
         ----------
@@ -233,15 +235,17 @@ class CTable(VersionedTable, Closing):
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and a
             column becomes wider where the data needs it, all in the same commit: integers and
-            floats, decimals, times and timestamps get the narrowest type that holds the old and new
-            values, and a column of nulls gets the type of the data.
+            floats, decimals, dates, times and timestamps get the narrowest type that holds the old
+            and new values, and a column of nulls gets the type of the data. A column of the null
+            type takes any type without this option.
         commit_id : str, optional
             The caller's name for the commit, as in `transaction`: if it is known, nothing is
             written and the version of that commit is returned.
         index : bool, optional
-            Whether the DataFrame's index is stored, as in `to_blz`. A default RangeIndex, or one
-            that starts where the table's ends, continues the table's; an index of columns is
-            matched by name.
+            Whether the DataFrame's index is stored, as in `to_blz`. A default RangeIndex continues
+            any other. In a table with a default RangeIndex, an unnamed index of integers, such as a
+            filter leaves, is left out, and the table's goes on; with True it is an error. Any other
+            index is matched by name, or continues a RangeIndex.
         nan_as_null : bool, optional
             Whether NaN among floats is a missing value, as in `to_blz`; by default as when the
             table was written. In a table of a DataFrame, a NaN of a numpy array or a list is one
@@ -298,11 +302,14 @@ class CTable(VersionedTable, Closing):
             )
 
     @contextmanager
-    def appender(self, *, commit_id: str | None = None) -> Iterator[Appender]:
+    def appender(self, *, evolve: bool = False, commit_id: str | None = None) -> Iterator[Appender]:
         """Append column by column, in any order and in pieces of any size, in one commit.
 
         Parameters
         ----------
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
         commit_id : str, optional
             The caller's name for the commit, as in `transaction`.
 
@@ -331,11 +338,16 @@ class CTable(VersionedTable, Closing):
         ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
         [1, 2, 3] ['a', 'b', 'c']
         """
-        with self._alone(commit_id) as tx, tx.appender() as columns:
+        with self._alone(commit_id) as tx, tx.appender(evolve=evolve) as columns:
             yield columns
 
     def update(
-        self, values: Mapping[str, Any], where: Any = None, *, retries: int = RETRIES
+        self,
+        values: Mapping[str, Any],
+        where: Any = None,
+        *,
+        evolve: bool = False,
+        retries: int = RETRIES,
     ) -> Changed:
         """Set columns in the rows that meet a condition.
 
@@ -351,6 +363,10 @@ class CTable(VersionedTable, Closing):
         where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
             for which it is null are not changed.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, with nulls in the other rows, and a
+            column becomes wider, as in `append`. An expression is computed from the values before
+            that, and is in memory.
         retries : int, optional
             How often the update is made again on the newest version after a conflict, before
             ConflictError is raised; not with an array of values, and not after 30 seconds.
@@ -363,7 +379,7 @@ class CTable(VersionedTable, Closing):
         Raises
         ------
         ColumnNotFoundError
-            The table has no column of one of these names.
+            The table has no column of one of these names, and `evolve` is not set.
         SchemaError
             Values do not fit the column's type, or their number is not the number of rows.
         ConflictError
@@ -384,7 +400,7 @@ class CTable(VersionedTable, Closing):
         version 2: 1 row updated
         [6.0, 8.0]
         """
-        return self._again(retries, Transaction.update, values, where)
+        return self._again(retries, Transaction.update, values, where, evolve=evolve)
 
     def delete(self, where: Any, *, retries: int = RETRIES) -> Changed:
         """Remove the rows that meet a condition.
@@ -435,6 +451,7 @@ class CTable(VersionedTable, Closing):
         data: Any,
         on: str | Sequence[str],
         *,
+        evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
         object: Literal["infer", "json", "error"] = "infer",
@@ -455,6 +472,9 @@ class CTable(VersionedTable, Closing):
             The rows, as in `to_blz`; an iterable is read into memory.
         on : str or sequence of str
             The column of the key, or several. Each key may occur once in the data.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `append`.
         nan_as_null : bool, optional
@@ -502,6 +522,7 @@ class CTable(VersionedTable, Closing):
             Transaction.upsert,
             data,
             on,
+            evolve=evolve,
             index=index,
             nan_as_null=nan_as_null,
             object=object,
@@ -512,6 +533,7 @@ class CTable(VersionedTable, Closing):
         data: Any,
         where: Any,
         *,
+        evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
         object: Literal["infer", "json", "error"] = "infer",
@@ -528,6 +550,9 @@ class CTable(VersionedTable, Closing):
             The rows, as in `to_blz`; iterators are streamed.
         where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition of the rows to remove, as `filters` of `read_blz`. All new rows must meet it.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `append`.
         nan_as_null : bool, optional
@@ -578,6 +603,7 @@ class CTable(VersionedTable, Closing):
             Transaction.replace_where,
             data,
             where,
+            evolve=evolve,
             index=index,
             nan_as_null=nan_as_null,
             object=object,

@@ -242,8 +242,14 @@ class Transaction(TableReader):
             progress=progress,
         )
 
-    def appender(self) -> Appender:
+    def appender(self, *, evolve: bool = False) -> Appender:
         """Append column by column, see `CTable.appender`.
+
+        Parameters
+        ----------
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
 
         Returns
         -------
@@ -273,10 +279,12 @@ class Transaction(TableReader):
         {'x': [2], 'y': ['b']}
         """
         working, target = self._working(), self._target
-        return Appender(working, target.categories, target.how(), self._show)
+        return Appender(working, target, evolve, self._show)
 
     @_verb(if_repeated=Changed())
-    def update(self, values: Mapping[str, Any], where: Any = None) -> Changed:
+    def update(
+        self, values: Mapping[str, Any], where: Any = None, *, evolve: bool = False
+    ) -> Changed:
         """Set columns in the rows that meet a condition, see `CTable.update`.
 
         Parameters
@@ -287,6 +295,9 @@ class Transaction(TableReader):
         where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as `filters` of `read_blz`; all rows by
             default. Rows for which it is null are not changed.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
 
         Returns
         -------
@@ -296,7 +307,7 @@ class Transaction(TableReader):
         Raises
         ------
         ColumnNotFoundError
-            The table has no column of one of these names.
+            The table has no column of one of these names, and `evolve` is not set.
         SchemaError
             Values do not fit the column's type, or their number is not the number of rows.
         ReadOnlyError
@@ -314,7 +325,7 @@ class Transaction(TableReader):
         ...         print(done.rows_updated, tx["price"][:].to_pylist())
         1 [4.0, 8.0]
         """
-        done, of_rows = row_verbs.update(self._change_set, self._target, values, where)
+        done, of_rows = row_verbs.update(self._change_set, self._target, values, where, evolve)
         self._only_once |= of_rows
         return done
 
@@ -363,6 +374,7 @@ class Transaction(TableReader):
         data: Any,
         on: str | Sequence[str],
         *,
+        evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
         object: Literal["infer", "json", "error"] = "infer",
@@ -375,6 +387,9 @@ class Transaction(TableReader):
             The rows, as in `to_blz`.
         on : str or sequence of str
             The column of the key, or several.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
         nan_as_null : bool, optional
@@ -415,7 +430,9 @@ class Transaction(TableReader):
         how = target.how(nan_as_null, object)
         self._only_once |= not is_repeatable(data)
         with self._change_set.named("upsert"):
-            return keyed.put(self._change_set, target, data, on, index=index, how=how)
+            return keyed.put(
+                self._change_set, target, data, on, index=index, how=how, evolve=evolve
+            )
 
     @_verb(if_repeated=Changed())
     def replace_where(
@@ -423,6 +440,7 @@ class Transaction(TableReader):
         data: Any,
         where: Any,
         *,
+        evolve: bool = False,
         index: bool | None = None,
         nan_as_null: bool | None = None,
         object: Literal["infer", "json", "error"] = "infer",
@@ -435,6 +453,9 @@ class Transaction(TableReader):
             The rows, as in `to_blz`; iterators are streamed.
         where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition of the rows to remove, which all new rows must meet.
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `CTable.append`.
         nan_as_null : bool, optional
@@ -475,7 +496,9 @@ class Transaction(TableReader):
         how = self._target.how(nan_as_null, object)
         with self._change_set.named("replace_where"):
             deleted, before = rows.delete(self._change_set, where), self._change_set.staged.head
-            row_verbs.append(self._change_set, self._target, data, index=index, how=how)
+            row_verbs.append(
+                self._change_set, self._target, data, index=index, how=how, evolve=evolve
+            )
         row_verbs.check_replacing(self._change_set, len(before.row_groups), where)
         appended = self._change_set.staged.head.rows - before.rows
         return Changed(rows_appended=appended, rows_deleted=deleted)

@@ -73,7 +73,7 @@ INTERVALS = [
     (bins(0, 60, unit="s"), bins(0, 60.5, unit="ms"), False),
     (bins(0, 60, unit="s"), bins(0, 60), False),
     (bins(*ZONED.as_unit("s")), bins(*ZONED.as_unit("ns")), True),
-    (bins(*ZONED), bins(*ZONED.tz_convert("Asia/Tokyo")), False),
+    (bins(*ZONED), bins(*ZONED.tz_convert("Asia/Tokyo")), True),
     (bins(*ZONED), bins(*ZONED.tz_localize(None)), False),
 ]
 

@@ -54,7 +54,7 @@ from support.frame_strategies import columns
     ids=repr,
 )
 def test_one_value_is_a_scalar(value, type_, expected):
-    found, descriptor = values_of(value, "here")
+    found, descriptor, _ = values_of(value, "here")
     assert isinstance(found, pa.Scalar)
     assert (found.type, found.as_py(), descriptor) == (type_, expected, None)
 
@@ -62,10 +62,10 @@ def test_one_value_is_a_scalar(value, type_, expected):
 def test_a_scalar_of_pandas_has_what_a_column_of_it_has():
     for value in (pd.Period("2020", "M"), pd.Timestamp("2020-01-02", tz="dateutil/Europe/Berlin")):
         expected = ingest(pd.DataFrame({"a": [value]})).table
-        found, descriptor = values_of(value, "here")
+        found, descriptor, _ = values_of(value, "here")
         assert found.equals(expected["a"][0])
         assert descriptor is not None
-    found, descriptor = values_of(math.nan, "here")
+    found, descriptor, _ = values_of(math.nan, "here")
     assert math.isnan(found.as_py())
 
 
@@ -87,7 +87,7 @@ def test_a_scalar_of_pandas_has_what_a_column_of_it_has():
     ids=lambda values: type(values).__name__,
 )
 def test_many_values_are_an_array(values):
-    found, _ = values_of(values, "here")
+    found, *_ = values_of(values, "here")
     assert isinstance(found, pa.Array | pa.ChunkedArray)
     expected = [None if pd.isna(value) else value for value in values]
     assert [None if v is None else v for v in found.to_pylist()] == [
@@ -100,7 +100,7 @@ def test_many_values_are_an_array(values):
 def test_a_series_is_what_a_column_of_a_frame_is(values):
     series = pd.Series(values, index=[2, 0, 1], dtype=values.dtype)
     stored = ingest(series.to_frame("a"), index=False)
-    array, descriptor = values_of(series, "here")
+    array, descriptor, _ = values_of(series, "here")
     field = stored.table.schema.field("a")
     found = coerce_values(array, descriptor, field, stored.frame, "here")
     # UUIDs are their storage in a table.
@@ -137,7 +137,7 @@ FRAME = ingest(pd.DataFrame({"a": [1]})).frame
 
 
 def fit(values, type_, frame=None, **options):
-    array, descriptor = values_of(values, "here")
+    array, descriptor, _ = values_of(values, "here")
     return coerce_values(array, descriptor, pa.field("a", type_, **options), frame, "here")
 
 

@@ -17,6 +17,7 @@ from blztable.arrow.errors import REFUSALS
 from blztable.arrow.types import is_number, is_view, recoded, without_view
 from blztable.convert.arrays import arrow_array, whole
 from blztable.convert.frames import dtypes
+from blztable.convert.frames.text import check_text
 from blztable.errors import SchemaError
 
 # The units of Arrow, and for the others the nearest one that holds them.
@@ -60,7 +61,13 @@ def encode(
             return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)], 0), None
         case "S" | "U":
             # Arrow would end a value at its first zero.
-            return arrow_array(values.tolist() or values, context), None
+            objects = values.tolist() or values
+            try:
+                return arrow_array(objects, context), None
+            except SchemaError:
+                for row, value in enumerate(objects):
+                    check_text(value, f"{context}, row {row}")
+                raise
     return arrow_array(values, context), None
 
 

@@ -50,6 +50,20 @@ def encode(
         raise SchemaError(message) from None
 
 
+def are_bare(values: Collection[Any]) -> bool:
+    """True if none of these values, nor of those in them, is of a type that has a dtype."""
+    while values:
+        types = set(map(type, values))
+        if any(hasattr(one, "dtype") for one in types):
+            return False
+        if types.isdisjoint((list, tuple, dict)):
+            return True
+        inner = [one for one in values if isinstance(one, list | tuple | dict)]
+        parts = (one.values() if isinstance(one, dict) else one for one in inner)
+        values = list(chain.from_iterable(parts))
+    return True
+
+
 def _as_in_a_frame(values: Collection[Any]) -> PandasArray:
     """Return values as the array of pandas that a DataFrame makes of them."""
     objects = as_objects(list(values))

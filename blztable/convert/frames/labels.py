@@ -56,7 +56,7 @@ def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
         case int() if type(label) is int and label.bit_length() <= INTEGER_BITS_MAX:
             return label
         case str() if type(label) is str:
-            check_text(label, "label")
+            check_text(label, f"label {label!r:.60}")
             return label
         case float():
             return ["float", label.hex()]
@@ -124,7 +124,7 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
 def field_name(label: Hashable) -> str:
     """Return the Arrow field name of a label, which is its text."""
     name = str(label)
-    check_text(name, "label")
+    check_text(name, f"label {label!r:.60}")
     return name
 
 

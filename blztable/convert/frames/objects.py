@@ -27,6 +27,7 @@ from blztable.convert.frames.descriptor import (
     expect_text,
     to_bytes,
 )
+from blztable.convert.frames.text import REPLACED
 from blztable.convert.objects.containers import Nulls, as_objects
 from blztable.convert.objects.find import Anything, find, parse
 from blztable.convert.objects.kinds import (
@@ -59,6 +60,7 @@ _UNSTATED = [SIMPLE[name] for name in ("text", "bytes", "bool", "date", "time", 
 # Of these, the kinds whose Arrow type has no other form in pandas.
 _IMPLIED = _UNSTATED[1:2] + _UNSTATED[3:]
 JSON = "json"
+AS_BYTES = '; make the column bytes with .str.encode("utf-8", "surrogatepass")'
 _NO_TEXT = 'it is no text, and only text is taken with object="error"'
 
 
@@ -92,7 +94,8 @@ def encode_objects(
         if choice == "json":
             return _as_json(values, present, context, descriptor)
         remedy = _remedy(values, error, choice)
-        raise _refusal(context, error.row, error.value, error.why, remedy) from None
+        why = error.why.removesuffix(REPLACED)
+        raise _refusal(context, error.row, error.value, why, remedy) from None
     needless = kind in _IMPLIED and len(descriptor) == 1
     return array, None if needless else descriptor
 
@@ -151,6 +154,14 @@ def are_nested(descriptor: Descriptor | None) -> bool:
         return False
     kind = parse(descriptor["kind"])
     return kind.takes_any and not isinstance(kind, Simple | Moments)
+
+
+def are_bare(descriptor: Descriptor | None) -> bool:
+    """True for objects with floats of Python and none of numpy, so that no float has a width."""
+    if descriptor is None or descriptor.get("kind", JSON) == JSON:
+        return False
+    words = json.dumps(descriptor["kind"])
+    return '"float"' in words and "float64" not in words
 
 
 def are_sets(descriptor: Descriptor | None) -> bool:
@@ -269,6 +280,8 @@ def _as_json(
         except SchemaError as error:
             why = str(error).removeprefix(f"row {row}: ").removesuffix(REMEDY)
             remedy = "; remove it, or convert it with astype(str)"
+            if why.endswith(REPLACED):
+                why, remedy = why.removesuffix(REPLACED), REPLACED
             raise _refusal(context, row, value, why, remedy) from None
     return pa.array(texts, pa.large_string()), {**descriptor, "kind": JSON}
 
@@ -310,8 +323,9 @@ def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
     """Return the end of an error about a column of objects: the calls that help."""
     if error.why == _NO_TEXT:
         return '; convert it with astype(str), or pass object="infer"'
-    if isinstance(error.value, str) and not _is_utf8(error.value) and error.value in values:
-        return '; make the column bytes with .str.encode("utf-8", "surrogatepass")'
+    if isinstance(error.value, str) and not _is_utf8(error.value):
+        # In text of lists and dicts, astype(str) would keep it.
+        return AS_BYTES if error.value in values else REPLACED
     try:
         _as_json(values, values, "", {})
     except SchemaError:

@@ -18,6 +18,8 @@ from blztable.errors import FormatError, SchemaError
 STORAGES: dict[str, Any] = {"pyarrow": "pyarrow", "python": "python"}
 MARKERS: dict[str, Any] = {"nan": np.nan, "NA": pd.NA}
 
+# Advice about text that UTF-8 cannot encode.
+REPLACED = '; replace it, with text.encode("utf-8", "replace").decode()'
 USUAL: Any = pd.StringDtype("pyarrow", na_value=np.nan)
 NULLABLE: Any = pd.StringDtype()
 
@@ -78,7 +80,7 @@ def check_text(value: object, context: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise SchemaError(
-            f"{context}: {value!r:.60} has a lone surrogate, which UTF-8 cannot encode"
+            f"{context}: {value!r:.60} has a lone surrogate, which UTF-8 cannot encode{REPLACED}"
         ) from None
 
 

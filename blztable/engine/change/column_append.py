@@ -9,15 +9,21 @@ each column that has rows, and from an estimate for each other column. A column 
 much wider raises LimitError instead of taking unbounded memory.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly, misfit
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.changes import Append
+from blztable.engine.change.changes import Append, Select
+from blztable.engine.change.columns import widen
 from blztable.engine.change.facts.seen import Seen
+from blztable.engine.read.columns import read_columns
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.row_groups import (
@@ -30,6 +36,7 @@ from blztable.engine.write.row_groups import (
     rows_per_group,
 )
 from blztable.errors import LimitError, SchemaError
+from blztable.format.jsontext import Json
 
 # Estimated bytes of a text value.
 ITEM_BYTES = 64
@@ -69,6 +76,37 @@ class ColumnwiseAppend:
             self._size = self._rows_per_group()
             for each in self._columns:
                 each.write(self._size)
+
+    def widen(self, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
+        """Change the table to a schema with wider types or more columns, and the rows added before.
+
+        Raises
+        ------
+        SchemaError
+            A wider type does not hold all values. The table and the rows are as before.
+        """
+        change_set, before = self._change_set, self._staged
+        with change_set.attempt():
+            wider = [
+                index
+                for index, field in enumerate(before.schema)
+                if not schema.field(index).equals(field, check_metadata=True)
+            ]
+            rows = {index: self._columns[index].all_rows(before) for index in wider}
+            for index in wider:
+                change_set.staged = self._columns[index].numbered(change_set.staged)
+            widen(change_set, schema, frame)
+            staged = change_set.staged
+            columns = {
+                index: _Column(change_set, index, _width(staged, index))
+                for index in [*wider, *range(len(before.schema), len(schema))]
+            }
+            for index, parts in rows.items():
+                for part in parts:
+                    columns[index].add(_cast(part, schema.field(index)), self._size)
+        self._staged = staged
+        present = dict(enumerate(self._columns))
+        self._columns = [(present | columns)[index] for index in range(len(schema))]
 
     def finish(self) -> None:
         """Append the rows of all columns; SchemaError if their numbers differ."""
@@ -113,13 +151,15 @@ class _Column:
         self.nbytes = 0
         self._estimate = width
         self._change_set = change_set
-        self._field = change_set.staged.schema.field(index)
+        self._index, self._field = index, change_set.staged.schema.field(index)
         self._writers = change_set.column_writers([index])
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
         # The written parts of each node.
         self._parts: list[list[WrittenPart]] = [[] for _ in self._writers]
+        # The rows of each row group that was written.
+        self._size = 0
 
     @property
     def width(self) -> float:
@@ -143,6 +183,27 @@ class _Column:
             except SchemaError as error:
                 raise SchemaError(f"column {self._field.name!r}: {error}") from None
 
+    def all_rows(self, staged: StagedVersion) -> Iterator[pa.ChunkedArray]:
+        """Yield the rows added so far, by their row groups in the files; and those that wait."""
+        written = len(self._parts[0])
+        if written:
+            only = Select(Seen.columns_of(staged), [self._index], None).rebase(staged)
+            sizes, first = [self._size] * written, len(only.head.row_groups)
+            groups = NewGroups.without_bundles(sizes)
+            both = Append(Seen.columns_of(only), groups, self._nodes()).rebase(only)
+            with OpenParts(both) as opened:
+                for group in range(first, first + written):
+                    opened.forget_before(group)
+                    [rows] = read_columns(opened, [0], [RowSpan(group, 0, self._size)])
+                    yield rows
+        yield self._whole()
+
+    def numbered(self, staged: StagedVersion) -> StagedVersion:
+        """Return the version whose next file of the column comes after those written here."""
+        columns, root = list(staged.columns), staged.tree.nodes(self._index)[0]
+        columns[root] = replace(columns[root], next_k=self._writers[0].next_k)
+        return replace(staged, columns=tuple(columns))
+
     def write(self, size: int) -> None:
         """Write the waiting rows that fill row groups of `size` rows."""
         full = self._waiting_rows // size * size
@@ -160,6 +221,10 @@ class _Column:
         self.write(size)
         if self._waiting_rows:
             self._write(self._whole(), size)
+        return self._nodes()
+
+    def _nodes(self) -> list[StagedColumn]:
+        """Return the nodes of the column, with the parts written so far."""
         nodes = [
             replace(writer, parts=dict(enumerate(parts)))
             for writer, parts in zip(self._writers, self._parts, strict=True)
@@ -170,6 +235,7 @@ class _Column:
         return pa.chunked_array(self._waiting, self._field.type)
 
     def _write(self, rows: pa.ChunkedArray, size: int) -> None:
+        self._size = size
         pieces = [rows.slice(start, size) for start in range(0, len(rows), size)]
         for piece in pieces:
             self._check(len(piece), bytes_taken(piece), size)
@@ -191,6 +257,18 @@ class _Column:
                 f"{MOST_BYTES} allowed in a row group, and row groups have {size} rows; append "
                 "whole rows with append(), or pass a smaller row_group_rows"
             )
+
+
+def _cast(rows: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Return rows in a wider type."""
+    wide = cast_exactly(rows, field.type)
+    if wide is None:
+        _, value = misfit(rows, lambda some: cast_exactly(some, field.type))
+        raise SchemaError(
+            f"column {field.name!r}: {value}, which was appended before, does not fit "
+            f"{field.type}; give all values one type"
+        )
+    return wide
 
 
 def _width(staged: StagedVersion, index: int) -> float:

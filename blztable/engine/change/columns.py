@@ -166,6 +166,25 @@ def checked_text(name: object) -> str:
     return name
 
 
+def checked_new(name: object) -> str:
+    """Return the name of a new column; SchemaError if UTF-8 cannot encode it."""
+    text = checked_text(name)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SchemaError(
+            f"the name {text!r:.60} has a lone surrogate, which UTF-8 cannot encode; replace it, "
+            'with name.encode("utf-8", "replace").decode()'
+        ) from None
+    return text
+
+
+def check_target(staged: StagedVersion, name: object, evolve: bool) -> None:
+    """Raise an error for a name of no column, or of several; with `evolve`, for no name at all."""
+    if not evolve or checked_new(name) in staged.schema.names:
+        staged.index_of(checked_text(name))
+
+
 def checked_mapping(
     mapping: Mapping[Any, Any], argument: str, contents: str = "column names to values"
 ) -> dict[Any, Any]:

@@ -9,9 +9,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, misfit, repeated, shown
+from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated, shown
 from blztable.arrow.nested.nodes import Node, counts_nulls
-from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view
+from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view, is_zoned
 from blztable.columns.stored import stored_type
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
@@ -131,14 +131,21 @@ def _portions(
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first: int) -> pa.ChunkedArray:
     """Return a column, whose rows begin at `first`, as another type."""
-    column = _in_zone(column, field.type)
     result = cast(column, field.type)
     if result is not None:
         return result
     row, value = misfit(column, lambda rows: cast(rows, field.type))
-    how, remedy = "", "update the value, or choose another type"
-    if cast is cast_exactly:
-        how, remedy = " without loss", f"{remedy}, or call alter_column with safe=False"
+    how = " without loss" if cast is cast_exactly else ""
+    remedy = "update the value, or choose another type"
+    if cast is cast_exactly and keeps_anyhow(column.type, field.type):
+        remedy = "call alter_column with safe=False"
+    are_times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
+    if are_times and is_zoned(column.type) != is_zoned(field.type):
+        times = f"t[{field.name!r}][:]"
+        made = f"local_timestamp({times})"
+        if is_zoned(field.type):
+            made = f"assume_timezone({times}, {field.type.tz!r})"
+        remedy = f'add the times as another column, with t.add_column("new", pc.{made})'
     raise SchemaError(
         f"column {field.name!r}: {column.type} cannot become {field.type}{how}: "
         f"row {first + row} is {value}; {remedy}"
@@ -155,7 +162,7 @@ def _cast_defaults(
         if field is None:
             continue
         column = repeated(stored_type(value.type), 1, value)
-        column = cast(_in_zone(column, field.type), field.type)
+        column = cast(column, field.type)
         if column is None:
             raise SchemaError(
                 f"column {field.name!r}: the default value {shown(value)} cannot become "
@@ -163,16 +170,6 @@ def _cast_defaults(
             )
         values[index] = column[0]
     return values
-
-
-def _in_zone(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return times with a zone in the zone of `type_`: the same moments, and the same bytes."""
-    types, source = pa.types, column.type
-    if not (types.is_timestamp(source) and types.is_timestamp(type_)):
-        return column
-    if source.tz is None or type_.tz is None:
-        return column
-    return column.cast(pa.timestamp(source.unit, type_.tz))
 
 
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:

@@ -35,20 +35,12 @@ Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 Coerce = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
-def update(
-    change_set: ChangeSet, values: Mapping[int, Values], where: object, coerce: Coerce
-) -> int:
-    """Set values in the columns at these indices; return the number of rows updated.
-
-    Raises
-    ------
-    SchemaError
-        The values have another type, or their number differs from the number of selected rows.
-    """
-    staged = change_set.staged
+def selected(opened: OpenParts, where: object) -> tuple[dict[int, RowMask], Predicate]:
+    """Return the rows that meet a condition, by row group, and the predicate of these rows."""
+    staged = opened.version
+    assert isinstance(staged, StagedVersion)
     meant = predicates.any_row if where is None else predicates.where(staged, where)
-    with OpenParts(staged) as opened:
-        return set_values(change_set, opened, values, dict(_selected(opened, where)), meant, coerce)
+    return dict(_selected(opened, where)), meant
 
 
 def set_values(
@@ -62,6 +54,11 @@ def set_values(
     """Set values in the selected rows of each row group; return the number of these rows.
 
     `meant` is the predicate of the selected rows; `coerce` is needed for expressions.
+
+    Raises
+    ------
+    SchemaError
+        The values have another type, or their number differs from the number of selected rows.
     """
     staged = change_set.staged
     first = np.cumsum([0, *(selected.count for selected in selected_rows.values())])

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from blztable.arrow.errors import UNREADABLE, is_foreign
 from blztable.arrow.extension_names import read_plain, written
-from blztable.arrow.nested.nodes import Node
+from blztable.arrow.nested.nodes import MAX_DEPTH, Node
 from blztable.arrow.nested.paths import find_in
-from blztable.arrow.types import value_type
+from blztable.arrow.types import abbreviated, depth_of, value_type
 from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
@@ -22,16 +22,16 @@ def check(schema: pa.Schema) -> None:
     """Raise SchemaError if the type or name of a column cannot be stored."""
     for field in schema:
         if not is_storable(field.type):
+            name = abbreviated(field.type)
+            if depth_of(field.type) > MAX_DEPTH:
+                raise SchemaError(
+                    f"column {field.name!r}: type {name} is nested deeper than {MAX_DEPTH} levels, "
+                    "which is the limit; store the inner levels as text, such as JSON"
+                )
             raise SchemaError(
-                f"column {field.name!r}: type {field.type} cannot be stored; "
+                f"column {field.name!r}: type {name} cannot be stored; "
                 "cast it to a plain type first"
             )
-        try:
-            field.name.encode("utf-8")
-        except UnicodeEncodeError:
-            raise SchemaError(
-                f"column {field.name!r}: the name is not valid UTF-8; rename it"
-            ) from None
 
 
 def digits_of(field: pa.Field) -> int | None:

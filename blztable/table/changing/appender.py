@@ -5,18 +5,18 @@ Knows nothing of files: `convert` coerces the values, the engine writes them.
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 
 from blztable.convert.categories import Orders
-from blztable.convert.coerce_column import coerce_values, how_for
-from blztable.convert.gateway import Reading
 from blztable.convert.source import kept
-from blztable.convert.values import values_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.column_append import ColumnwiseAppend
+from blztable.engine.change.columns import check_target
 from blztable.errors import TransactionError
+from blztable.table.changing.target import Target
 
 
 class Appender:
@@ -42,16 +42,19 @@ class Appender:
     def __init__(
         self,
         change_set: ChangeSet | None,
-        categories: Callable[[int], pa.Array | None],
-        how: Reading,
+        target: Target,
+        evolve: bool,
         done: Callable[[], None],
     ) -> None:
         # None if a commit with this commit_id exists already: values are ignored.
         self._change_set = change_set
         self._append = ColumnwiseAppend(change_set) if change_set else None
         # Categories of the ordered columns, from the table or from the first values appended.
-        self._orders = Orders(categories)
-        self._how = how
+        self._orders = Orders(target.categories)
+        self._target = target
+        self._evolve = evolve
+        # The columns that have got values.
+        self._valued: set[str] = set()
         self._done = done
         self._is_open = False
         self._held = ExitStack()
@@ -72,7 +75,7 @@ class Appender:
         Raises
         ------
         ColumnNotFoundError
-            The table has no column of this name, or more than one.
+            The table has no column of this name and `evolve` is not set, or it has more than one.
         """
         return ColumnAppender(self, name)
 
@@ -97,17 +100,27 @@ class Appender:
             raise TransactionError("the appender is closed; append inside of its `with`")
         if self._change_set is None or self._append is None:
             return
-        staged, context = self._change_set.staged, f"column {name!r}"
-        index = staged.index_of(name)
-        field = staged.schema.field(index)
-        how = how_for(self._how, field, staged.frame)
-        array, descriptor = values_of(kept(values), context, how)
-        column = coerce_values(array, descriptor, field, staged.frame, context)
-        if isinstance(array, pa.Scalar):
+        target, context = replace(self._target, staged=self._change_set.staged), f"column {name!r}"
+        self._check(name)
+        given = target.given(name, kept(values))
+        wide = target.widened(name, given, self._evolve, has_values=name in self._valued)
+        if wide is not None:
+            self._append.widen(wide.schema, wide.frame)
+            target = replace(target, staged=self._change_set.staged)
+        index = target.staged.index_of(name)
+        column = target.coerced(index, given, self._evolve)
+        if isinstance(given.values, pa.Scalar):
             column = self._orders.one(index, column, context)
         else:
             self._orders.check_column(index, column, context)
         self._append.add(index, column)
+        if column.null_count < len(column):
+            self._valued.add(name)
+
+    def _check(self, name: str) -> None:
+        """Raise ColumnNotFoundError for a name that is no column and makes none."""
+        if self._change_set is not None:
+            check_target(self._change_set.staged, name, self._evolve)
 
 
 class ColumnAppender:
@@ -131,8 +144,7 @@ class ColumnAppender:
     """
 
     def __init__(self, appender: Appender, name: str) -> None:
-        if appender._change_set is not None:
-            appender._change_set.staged.index_of(name)
+        appender._check(name)
         self._appender = appender
         self.name = name
 

@@ -41,15 +41,17 @@ def add(
     """Add a column or a field of a struct; return True if its values belong to single rows."""
     staged, descriptor, values = change_set.staged, None, None
     layers = check_fixed(meta or {})
-    struct, own_name = fields.parent_of(staged, name) or (None, evolving.checked_text(name))
+    struct, own_name = fields.parent_of(staged, name) or (None, name)
+    own_name = evolving.checked_new(own_name)
     rows_of: Callable[[int], Any]
     if isinstance(data, pc.Expression):
         data = expressions.decided(data, staged.schema)
         field = target.field_of(data).with_name(own_name)
         rows_of = partial(update.computed, staged, data)
     else:
-        values, descriptor = values_of(data, f"column {name!r}", target.how(objects=objects))
-        values, field = plain_values(values, own_name)
+        given = values_of(data, f"column {name!r}", target.how(objects=objects))
+        descriptor = given.descriptor
+        values, field = plain_values(given.values, own_name)
         rows_of = rows.by_group(values, staged.head.row_groups, own_name)
     field = kept_digits(described(field, descriptor), truncate)
     if struct is not None:
@@ -100,7 +102,7 @@ def rename(change_set: ChangeSet, names: Mapping[str, str]) -> None:
     names = evolving.checked_mapping(names, "names", "old names to new names")
     columns, found = evolving.checked_names(change_set.staged, names)
     for name in names.values():
-        evolving.checked_text(name)
+        evolving.checked_new(name)
     by_name = {column_of(name): new for name, new in names.items()}
     new = {name: by_name.pop(name) for name in columns}
     # The names of fields, in the order in which they were found.

@@ -4,11 +4,14 @@ Knows how data become rows of the table's types. Writes no file.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly, misfit
 from blztable.convert.append_source import append_source
+from blztable.convert.column_type import Columns
 from blztable.convert.gateway import Reading
 from blztable.engine.change import columns as evolving
 from blztable.engine.change.change_set import ChangeSet
@@ -30,11 +33,13 @@ def put(
     *,
     index: bool | None,
     how: Reading,
+    evolve: bool,
 ) -> Changed:
     """Update the rows whose key is there, and append the others."""
-    staged = target.staged
     keys = key_columns(target, on)
-    new = _all_rows(target, data, keys, index, how)
+    columns, new = _all_rows(target, data, keys, index, how, evolve)
+    evolving.widen(change_set, columns.schema, columns.frame)
+    staged = change_set.staged
     updated, appended = upsert(change_set, new)
     if appended:
         declared = declared_defaults(staged)
@@ -77,19 +82,25 @@ def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:
 
 
 def _all_rows(
-    target: Target, data: Any, keys: Sequence[int], index: bool | None, how: Reading
-) -> NewRows:
-    """Return all rows of the data, and the columns that the data have."""
-    spec, schema = target.spec(all_filled=True), target.staged.schema
-    source = append_source(data, spec, index=index, evolve=False, how=how)
+    target: Target,
+    data: Any,
+    keys: Sequence[int],
+    index: bool | None,
+    how: Reading,
+    evolve: bool,
+) -> tuple[Columns, NewRows]:
+    """Return the columns that take the rows of the data, all rows, and the columns they have."""
+    spec, schema, frame = target.spec(all_filled=True), target.staged.schema, target.staged.frame
+    source = append_source(data, spec, index=index, evolve=evolve, how=how)
     parts: list[pa.Table] = []
     lacking: set[int] | None = None
     for run in source.runs:
+        schema, frame = run.schema, run.frame
         for table, _ in run.parts:
             # What this item lacked: the next one is drawn after this line.
             before, lacking = lacking, set(source.filled)
             source.filled.clear()
-            if before not in (None, lacking):
+            if before not in (None, lacking) or (parts and parts[0].num_columns < len(schema)):
                 raise SchemaError(
                     f"item {len(parts)} has other columns than the items before; give all items "
                     "the same columns, because a column that the data lack keeps its values"
@@ -99,4 +110,24 @@ def _all_rows(
     for key in keys:
         if key not in given:
             raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
-    return NewRows(pa.concat_tables(parts) if parts else schema.empty_table(), given, keys)
+    # Rows before a run with wider types.
+    whole = [schema.empty_table(), *(_widened(part, schema) for part in parts)]
+    return Columns(schema, frame), NewRows(pa.concat_tables(whole), given, keys)
+
+
+def _widened(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows in wider types; SchemaError for a value that the wider type does not hold."""
+    if part.schema.equals(schema, check_metadata=True):
+        return part
+    columns = []
+    for column, field in zip(part.columns, schema, strict=True):
+        cast = partial(cast_exactly, type_=field.type)
+        wide = cast(column)
+        if wide is None:
+            row, value = misfit(column, cast)
+            raise SchemaError(
+                f"column {field.name!r}: row {row} is {value}, which {field.type}, the type of "
+                "later items, does not hold; give the column one type in all items"
+            )
+        columns.append(wide)
+    return pa.Table.from_arrays(columns, schema=schema)

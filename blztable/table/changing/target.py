@@ -16,13 +16,15 @@ from blztable.arrow.casts import narrowed
 from blztable.arrow.extensions import plain_values
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
-from blztable.convert.coerce_column import coerce_values, default_of, how_for
-from blztable.convert.column_type import altered
+from blztable.convert.coerce_column import coerce_values, default_of, how_for, one_row
+from blztable.convert.column_type import Columns, altered
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
-from blztable.convert.gateway import Nan, Reading
-from blztable.convert.values import values_of
+from blztable.convert.gateway import Ingested, Nan, Reading
+from blztable.convert.values import Values, values_of
+from blztable.convert.widen import evolved
+from blztable.convert.wider import has_nulls
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import rows, update
 from blztable.engine.change.defaults import declared_defaults
@@ -59,7 +61,7 @@ class Target:
         defaults = {index: self.in_order(index, value) for index, value in declared}
         return TableSpec(
             *(staged.schema, staged.frame, staged.head.rows, defaults),
-            *(self.categories, self.is_empty),
+            *(self.categories, self.is_free),
         )
 
     def how(self, nan_as_null: bool | None = None, objects: str = NO_OPTION) -> Reading:
@@ -69,15 +71,55 @@ class Target:
         nan = Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
         return Reading(nan, objects)
 
-    def values(self, index: int, data: Any) -> pa.Scalar | pa.ChunkedArray:
-        """Return new values of a column: one for all rows, or one for each."""
-        context = f"column {self.staged.schema.field(index).name!r}"
-        field = self.staged.schema.field(index)
-        how = how_for(self.how(), field, self.staged.frame)
-        array, descriptor = values_of(data, context, how)
-        column = self._coerced(index, array, descriptor)
-        if isinstance(array, pa.Scalar):
+    def given(self, name: str, data: Any) -> Values:
+        """Return values of the user for a column, or for a new one of this name."""
+        how = self.how()
+        if name in self.staged.schema.names:
+            field = self.staged.schema.field(self.staged.index_of(name))
+            how = how_for(how, field, self.staged.frame)
+        return values_of(data, f"column {name!r}", how)
+
+    def has_nulls(self, name: str) -> bool:
+        """True for a column of the null type, or with it inside."""
+        return has_nulls(self.staged.schema.field(name).type)
+
+    def widened(
+        self, name: str, given: Values, evolve: bool, *, has_values: bool = False
+    ) -> Columns | None:
+        """Return the columns that take these values; None for the present ones.
+
+        Without `evolve`, only columns of the null type become others. `has_values` says that the
+        column has values beside those of the table.
+        """
+        staged = self.staged
+        is_new = name not in staged.schema.names
+        index = len(staged.schema) if is_new else staged.index_of(name)
+        if not evolve and (is_new or not self.has_nulls(name)):
+            return None
+        values, field = plain_values(given.values, name)
+        if isinstance(values, pa.Scalar):
+            values = one_row(values, field.type if is_new else staged.schema.field(index).type)
+            field = field.with_type(values.type)
+        table = pa.table([values], pa.schema([described(field, given.descriptor)]))
+        bare = frozenset({name} if given.is_bare else ())
+        schema, frame = evolved(
+            *(Ingested(table, len(table), None, {}, bare), staged.schema, staged.frame),
+            is_empty=lambda _: not has_values and self.is_free(index),
+            takes_columns=evolve,
+            widens=evolve,
+        )
+        is_same = schema.equals(staged.schema, check_metadata=True)
+        return None if is_same else Columns(schema, frame)
+
+    def values(self, index: int, given: Values, evolve: bool) -> pa.Scalar | pa.ChunkedArray:
+        """Return values of the user as new values of a column: one for all rows, or one for each.
+
+        `evolve` is the option of the call.
+        """
+        column = self.coerced(index, given, evolve)
+        if isinstance(given.values, pa.Scalar):
             return self.in_order(index, column[0])
+        context = f"column {self.staged.schema.field(index).name!r}"
         check_order(column, self.categories(index), context)
         return column
 
@@ -91,7 +133,8 @@ class Target:
 
         def coerced(index: int, column: pa.ChunkedArray) -> pa.ChunkedArray:
             field = self.staged.schema.field(index)
-            column = self._coerced(index, narrowed(column, field.type), given[index])
+            values = Values(narrowed(column, field.type), given[index])
+            column = self.coerced(index, values, evolve=False)
             check_order(column, self.categories(index), f"column {field.name!r}")
             return column
 
@@ -124,6 +167,8 @@ class Target:
         type_ = self.staged.schema.field(index).type
         if not pa.types.is_dictionary(type_) or not type_.ordered:
             return None
+        if index >= len(self.snapshot.version.schema):
+            return None  # A new column has no categories.
         start = 0
         for group_rows in self.staged.head.row_groups:
             array = self.snapshot.array(index, range(start, start + 1))
@@ -143,7 +188,15 @@ class Target:
         """True if all rows of a column are null."""
         return int(null_counts(self.staged, index).sum()) == self.staged.head.rows
 
-    def _coerced(self, index: int, array: Any, descriptor: Any = None) -> pa.ChunkedArray:
+    def is_free(self, index: int) -> bool:
+        """True if a column holds nothing but nulls and has no declared default."""
+        return index not in declared_defaults(self.staged) and self.is_empty(index)
+
+    def coerced(self, index: int, given: Values, evolve: bool) -> pa.ChunkedArray:
+        """Return values of the user in the type of a column."""
         field = self.staged.schema.field(index)
-        context = f"column {field.name!r}"
-        return coerce_values(array, descriptor, field, self.staged.frame, context)
+        return coerce_values(
+            *(given, field, self.staged.frame, f"column {field.name!r}"),
+            evolve=evolve,
+            is_empty=partial(self.is_free, index),
+        )

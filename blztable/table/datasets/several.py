@@ -10,18 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
+from blztable.arrow.casts import cast_exactly, misfit
+from blztable.arrow.types import abbreviated
+from blztable.convert.wider import common
 from blztable.engine.query import expression_tree, expressions
 from blztable.errors import SchemaError, no_column
 from blztable.storage.store import Store
-from blztable.table.batches import cast, without_views
+from blztable.table.batches import without_views
 from blztable.table.datasets.dataset import Readable
 from blztable.table.indices import row_numbers
 
@@ -227,26 +229,28 @@ def _united(ours: tuple[str, pa.Schema], theirs: tuple[str, pa.Schema]) -> tuple
         if field.name not in other.names:
             fields.append(field.with_nullable(True))
             continue
-        try:
-            both = [pa.schema([field]), pa.schema([other.field(field.name)])]
-            fields += pa.unify_schemas(both, promote_options="permissive")
-        except REFUSALS:
+        their = other.field(field.name)
+        type_ = common(field.type, their.type)
+        if type_ is None:
             raise SchemaError(
-                f"column {field.name!r} is {field.type} in {first} and "
-                f"{other.field(field.name).type} in {name}; change one with alter_column, or leave "
+                f"column {field.name!r} is {abbreviated(field.type)} in {first} and "
+                f"{abbreviated(their.type)} in {name}; change one with alter_column, or leave "
                 "one table out"
-            ) from None
+            )
+        is_nullable = field.nullable or their.nullable
+        fields.append(field.with_type(type_).with_nullable(is_nullable))
     fields += [field.with_nullable(True) for field in other if field.name not in schema.names]
     return first, pa.schema(fields, metadata)
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, place: str) -> pa.ChunkedArray:
     """Return a column of a table in the type of the result."""
-    try:
-        schema = pa.schema([field])
-        chunks = [cast(pa.record_batch([one], [field.name]), schema) for one in column.chunks]
-        return pa.chunked_array([one.column(0) for one in chunks], field.type)
-    except REFUSALS as error:
+    to_field = partial(cast_exactly, type_=field.type)
+    same = to_field(column)
+    if same is None:
         raise SchemaError(
-            f"column {field.name!r} of {place} has a value that {field.type} does not hold: {error}"
-        ) from None
+            f"column {field.name!r} of {place} has a value that {abbreviated(field.type)}, the "
+            f"type for all tables, does not hold: {misfit(column, to_field)[1]}; leave the table "
+            "or the column out"
+        )
+    return same
