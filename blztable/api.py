@@ -12,7 +12,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
-from blztable.compat.table import named, old_table
+from blztable.compat.table import named, old_table, raise_foreign
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
@@ -230,7 +230,7 @@ def open(
             opened, pinned = versions.pin(store, number_meant(store, version, at))
         except Damaged:
             raise
-        except (TableNotFoundError, CorruptError, FormatError):
+        except (TableNotFoundError, CorruptError, FormatError) as error:
             # Only then: the tables of this program are recognised first, and at no cost.
             found = _unfinished(store)
             if found is not None:
@@ -244,6 +244,7 @@ def open(
                 ) from None
             old = old_table(store, mode, version if at is None else at)
             if old is None:
+                raise_foreign(store, error)
                 raise
             return old
     return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)

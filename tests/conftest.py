@@ -7,6 +7,7 @@ or one test of a file whose other tests are slow.
 """
 
 import gc
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -151,7 +152,13 @@ def pytest_unconfigure():
 
 
 def pytest_configure(config):
-    """Let storms draw new examples; refuse a QUICK list that names missing tests."""
+    """Let storms draw new examples; refuse a QUICK list that names missing tests.
+
+    Programs that are started in the background of a shell, or by nohup or cron, ignore Ctrl-C, and
+    so do those that they start. The tests of interrupts need it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "storm":
         hypothesis.settings.load_profile("storm")
     missing = [place for place in QUICK if not _is_there(*place.split("::"))]

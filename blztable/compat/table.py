@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import OldFiles, row_bytes
+from blztable.compat.foreign import foreign_kind
 from blztable.compat.numpy_types import scalar_of
 from blztable.compat.snapshot import OldSnapshot
 from blztable.errors import (
@@ -116,18 +117,32 @@ def read_only(kind: str, path: str) -> ReadOnlyError:
     return ReadOnlyError(f"{path} is a {kind}, which can only be read; {_remedy(kind, path)}")
 
 
+def raise_foreign(store: Store, error: BlzError) -> None:
+    """Raise an error that says what is at a path without a table, if it is known."""
+    found = foreign_kind(store)
+    if found is not None:
+        kind, call = found
+        is_missing = isinstance(error, TableNotFoundError)
+        raise (TableNotFoundError if is_missing else FormatError)(
+            f"{store.name} is {kind}, not a table of blztable; read it with {call}, and make a "
+            "table of the result with blztable.to_blz"
+        ) from None
+
+
 @contextmanager
 def named(store: Store) -> Iterator[None]:
     """Say in the error about a path that is taken what another program stored there."""
     try:
         yield
     except (TableExistsError, FormatError) as error:
-        kind = _kind_of(store)
-        if kind is None:
+        kind, found = _kind_of(store), foreign_kind(store)
+        if kind is not None:
+            what, remedy = f"a {kind}", _remedy(kind, store.name)
+        elif found is not None:
+            what, remedy = found[0], "choose another path for the table"
+        else:
             raise
-        raise TableExistsError(
-            f"{store.name} is a {kind} and is left as it is; {_remedy(kind, store.name)}"
-        ) from error
+        raise TableExistsError(f"{store.name} is {what} and is left as it is; {remedy}") from error
 
 
 def _remedy(kind: str, path: str) -> str:

@@ -404,3 +404,98 @@ def test_a_table_that_is_gone_and_made_anew_is_not_changed():
 def test_the_number_of_retries_is_checked(store, retries):
     with opened(store) as t, pytest.raises((TypeError, ValueError), match=r"retries|integer"):
         t.delete(DAY_5, retries=retries)
+
+
+# What each verb relies on
+
+
+def keyed_store(columns):
+    store = MemoryStore()
+    blz.to_blz(columns, store, row_group_rows=64, durability="process")
+    return store
+
+
+@pytest.mark.parametrize("found", [1, 8], ids=["rows that move", "rows in place"])
+def test_an_upsert_relies_on_there_being_no_more_rows_of_its_keys(found):
+    keys = [7] * found + [1] * (64 - found) + [2] * 64
+    store = keyed_store({"k": keys, "v": [0] * 128})
+    with (
+        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2)) as t,
+        pytest.raises(ConflictError, match="looked for"),
+    ):
+        t.upsert({"k": [7], "v": [9]}, on="k", retries=0)
+    with opened(store) as t:
+        t.upsert({"k": [7], "v": [9]}, on="k")
+    found_rows = blz.read_table(store)
+    assert found_rows.filter(pc.field("k") == 7)["v"].unique().to_pylist() == [9]
+
+
+def test_an_upsert_of_new_keys_relies_on_nobody_having_them():
+    store = keyed_store({"k": list(range(128)), "v": [0] * 128})
+    with (
+        beside(store, lambda t: t.update({"k": 999}, where=pc.field("k") == 100)) as t,
+        pytest.raises(ConflictError, match="looked for"),
+    ):
+        t.upsert({"k": [999], "v": [9]}, on="k", retries=0)
+
+
+def test_a_deduplicate_relies_on_all_rows_that_it_compared():
+    store = keyed_store({"k": [1, 1, 2, *range(10, 71), *range(100, 164)]})
+    with (
+        beside(store, lambda t: t.update({"k": 2}, where=pc.field("k") == 150)) as t,
+        pytest.raises(ConflictError),
+    ):
+        t.deduplicate(on="k", retries=0)
+    with opened(store) as t:
+        t.deduplicate(on="k")
+    keys = blz.read_table(store)["k"].to_pylist()
+    assert len(keys) == len(set(keys)) == 126
+
+
+def test_an_append_relies_on_the_defaults_that_it_filled_in():
+    store = MemoryStore()
+    blz.to_blz({"a": [1], "b": [1]}, store, durability="process")
+    with opened(store) as t:
+        t.alter_column("b", default=5)
+    with (
+        beside(store, lambda t: t.alter_column("b", default=6)) as t,
+        pytest.raises(ConflictError),
+    ):
+        t.append({"a": [2]}, retries=0)
+    with opened(store) as t:
+        t.append({"a": [2]})
+    assert blz.read_table(store)["b"].to_pylist() == [1, 6]
+
+
+@pytest.mark.parametrize("verb", ["update", "delete", "replace_where"])
+def test_a_change_with_a_condition_relies_on_no_other_row_meeting_it(verb):
+    store = keyed_store({"k": [7] + [1] * 63 + [2] * 64, "v": [0] * 128})
+    seven = pc.field("k") == 7
+    changes = {
+        "update": lambda t: t.update({"v": 9}, where=seven, retries=0),
+        "delete": lambda t: t.delete(seven, retries=0),
+        "replace_where": lambda t: t.replace_where({"k": [7], "v": [9]}, where=seven, retries=0),
+    }
+    with (
+        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2)) as t,
+        pytest.raises(ConflictError, match="looked for"),
+    ):
+        changes[verb](t)
+
+
+def test_row_groups_that_are_joined_remember_when_rows_last_came():
+    store = keyed_store({"day": [1, 2], "n": [0, 1]})
+    with opened(store) as t:
+        t.append({"day": [3], "n": [2]})
+        t.update({"n": 7}, where=[("day", "==", 1)])
+        changed = max(t._snapshot.version.head.changed)
+
+    def theirs(t):
+        t.update({"day": 5}, where=[("day", "==", 2)])
+        t.compact()
+
+    with beside(store, theirs) as t, pytest.raises(ConflictError, match="looked for"):
+        looked(t)
+    with opened(store) as t:
+        assert len(t._snapshot.version.head.row_groups) == 1
+        assert max(t._snapshot.version.head.changed) > changed
