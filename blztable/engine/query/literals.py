@@ -155,8 +155,10 @@ def among(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pc.Expressi
     if not pa.types.is_floating(members.type):
         return expression.isin(members)
     # Arrow's sets distinguish floats by their bits.
-    if pc.any(pc.equal(members, pa.scalar(0, members.type))).as_py():
-        members = pa.concat_arrays([members, pa.array([0.0, -0.0], members.type)])
+    is_zero = pc.fill_null(pc.equal(members, pa.scalar(0, members.type)), False)
+    if pc.any(is_zero).as_py():
+        zeros = pa.array([0.0, -0.0], members.type)
+        members = pa.concat_arrays([members.filter(pc.invert(is_zero)), zeros])
     is_nan = pc.fill_null(pc.is_nan(members), False)
     if not pc.any(is_nan).as_py():
         return expression.isin(members)
