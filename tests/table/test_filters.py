@@ -35,6 +35,7 @@ def rows_of(table, kept):
 
 def mask_of(table, expression):
     """Return the mask of the rows that an expression keeps, evaluated on the whole table."""
+    expression = expressions.as_expression(expression, table.schema)
     needed = expressions.check(expression, table.schema)
     columns = {table.schema.names[at]: table.column(at) for at in needed}
     return expressions.mask(expression, columns, len(table))

@@ -155,8 +155,10 @@ def among(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pc.Expressi
     if not pa.types.is_floating(members.type):
         return expression.isin(members)
     # Arrow's sets distinguish floats by their bits.
-    if pc.any(pc.equal(members, pa.scalar(0, members.type))).as_py():
-        members = pa.concat_arrays([members, pa.array([0.0, -0.0], members.type)])
+    is_zero = pc.fill_null(pc.equal(members, pa.scalar(0, members.type)), False)
+    if pc.any(is_zero).as_py():
+        zeros = pa.array([0.0, -0.0], members.type)
+        members = pa.concat_arrays([members.filter(pc.invert(is_zero)), zeros])
     is_nan = pc.fill_null(pc.is_nan(members), False)
     if not pc.any(is_nan).as_py():
         return expression.isin(members)
@@ -169,13 +171,16 @@ def _members(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array
     type_ = compared_type(column.type)
     if isinstance(values, pa.Array):
         values = plain(values)
-        if values.type == type_:
+        if values.type == type_ and not pa.types.is_nested(type_):
             return values
         if kind(values.type) == kind(type_) in ("integer", "item"):
             with suppress(*REFUSALS):
                 return values.cast(type_)
-    places = (place(column, value) for value in values)
-    return pa.array([one.value for one in places if one.value is not None and not one.side], type_)
+    valid = [value for value in values if value.is_valid]
+    places = [place(column, value) for value in valid]
+    members = [one.value for one in places if one.value is not None and not one.side]
+    nulls = [None] * (len(valid) < len(values))
+    return pa.array([*members, *nulls], type_)
 
 
 def is_decided(column: Column, value: pa.Scalar | pa.Array) -> bool:
@@ -194,7 +199,10 @@ def place(column: Column, value: pa.Scalar) -> Place:
         The literal and the column have no common order.
     """
     value, type_ = plain(value), compared_type(column.type)
-    if not value.is_valid or pa.types.is_null(type_):
+    if pa.types.is_null(type_):
+        # Arrow compares no values of this type, not even nulls.
+        return Place(None)
+    if not value.is_valid:
         return Place(pa.scalar(None, type_))
     found = None
     with suppress(*REFUSALS, ValueError, OverflowError):
@@ -449,7 +457,8 @@ def _of_numpy(value: np.datetime64 | np.timedelta64) -> pa.Scalar | None:
         return None
     unit = "s" if unit in _OF_SECONDS else unit if unit in _UNITS else "ns"
     found = value.astype(f"{name}8[{unit}]")
-    return pa.scalar(found) if found == value else None
+    # Where it overflows, or is finer, another value comes back.
+    return pa.scalar(found) if found.astype(value.dtype) == value else None
 
 
 def misfit(column: Column, value: Any) -> SchemaError:

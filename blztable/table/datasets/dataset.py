@@ -370,9 +370,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         >>> blz.dataset("t.blz").filter(pc.field("n") > 1).count_rows()
         2
         """
-        schema = without_views(self.schema)
-        expression = expressions.as_expression(expression, schema)
-        expressions.check(expression, schema)
+        expression = expressions.as_expression(expression, _compared(self.schema))
+        expressions.check(expression, _compared(self.schema))
         return type(self)(self.source, _both(self._filter, expression), self.schema)
 
     def scanner(
@@ -420,7 +419,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         if unknown := others.keys() - _OF_NO_EFFECT:
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
         if filter is not None:
-            filter = expressions.as_expression(filter, without_views(self.schema))
+            filter = expressions.as_expression(filter, _compared(self.schema))
         return BlzScan(self.source, self.schema, columns, _both(self._filter, filter), batch_size)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator["BlzFragment"]:
@@ -444,7 +443,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         [3]
         """
         if filter is not None:
-            schema = without_views(self.schema)
+            schema = _compared(self.schema)
             expressions.check(expressions.as_expression(filter, schema), schema)
         return (BlzFragment(self, part) for part in self.source.fragments())
 
@@ -491,7 +490,7 @@ class BlzScan:
         batch_rows: int | None,
     ) -> None:
         if filter is not None:
-            expressions.check(filter, plain_schema(without_views(schema)))
+            expressions.check(filter, _compared(schema))
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not a str; pass [{columns!r}]")
         self._schema = schema
@@ -613,6 +612,11 @@ class _ComputedColumn:
             return batch.column(self.needs[0])
         columns = {name: pa.chunked_array([batch.column(name)]) for name in self.needs}
         return expressions.evaluate(self.expression, columns, batch.num_rows).combine_chunks()
+
+
+def _compared(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the types that a filter meets: without views and extensions."""
+    return plain_schema(without_views(schema))
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:

@@ -1,6 +1,7 @@
 """Upsert, replace_where and deduplicate: changes of rows that are found by their values."""
 
 import datetime
+import math
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support.operations import meanwhile, opened
+
+NAN = math.nan
 
 
 def table(data, **options) -> blz.CTable:
@@ -99,10 +102,19 @@ class TestUpsert:
         assert (done.rows_updated, done.rows_appended) == (3, 0)
         assert cells(t)["n"] == [30, 20, 10]
 
-    def test_zero_is_minus_zero(self):
-        t = table({"id": [0.0, 1.0], "n": [1, 2]})
-        assert t.upsert({"id": [-0.0], "n": [3]}, on="id").rows_updated == 1
+    @pytest.mark.parametrize("type_", [pa.float64(), pa.float32(), pa.float16()], ids=str)
+    @pytest.mark.parametrize(
+        ("stored", "key"), [(0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0), (NAN, -NAN), (-NAN, NAN)]
+    )
+    def test_zero_is_minus_zero_and_a_nan_is_one_of_other_bits(self, type_, stored, key):
+        stored = pa.array([stored, 1.0]).cast(type_)
+        t = table(pa.table({"id": stored, "n": [1, 2]}))
+        new = pa.table({"id": pa.array([key]).cast(type_), "n": [3]})
+        assert t.upsert(new, on="id").rows_updated == 1
         assert cells(t)["n"] == [3, 2]
+        t.append(new)
+        assert t.deduplicate(on="id").rows_deleted == 1
+        assert len(t) == 2
 
     def test_nested_columns_travel(self):
         structs = [{"a": 1, "b": ["x"]}, None, {"a": 3, "b": []}, {"a": 4, "b": None}]
