@@ -25,12 +25,34 @@ ZONES = [None, "UTC", "Etc/UTC", "+00:00", "Asia/Tokyo", "America/New_York"]
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86400
 
-INTEGERS = [0, 1, -1, 127, 128, 255, 256, 2**24 + 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1]
+INTEGERS = [
+    0,
+    1,
+    -1,
+    127,
+    128,
+    255,
+    256,
+    2**24 + 1,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    2**64 - 1,
+]
 FLOATS = [0.0, -0.0, 0.1, 0.5, 1.0, 65504.0, 65520.0, 2.0**24 + 1, 2.0**53, 1e39, 5e-324, math.inf]
 DECIMALS = [Decimal(text) for text in ("0", "1.00", "0.1", "-12.345", "99999999999999999999")]
 DAYS = [0, 1, -1, 20454, 106751, 200000, -719162]
 TEXTS = ["", "a", "1", "2026-01-01", "é"]
-INTEGER_TYPES = [pa.int8(), pa.uint8(), pa.int16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
+INTEGER_TYPES = [
+    pa.int8(),
+    pa.uint8(),
+    pa.int16(),
+    pa.int32(),
+    pa.uint32(),
+    pa.int64(),
+    pa.uint64(),
+]
 FLOAT_TYPES = [pa.float16(), pa.float32(), pa.float64()]
 KINDS = ["integer", "float", "decimal", "date", "time", "stamp", "text", "bool", "null", "category"]
 
