@@ -3,8 +3,9 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
+from blztable.caller import stack_level
 from blztable.compat.table import named, old_table
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
@@ -246,7 +248,15 @@ def open(
             if old is None:
                 raise
             return old
-    return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+    table = CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+    behind = versions.why_behind(store)
+    if behind:
+        # A filter may raise the warning.
+        with ExitStack() as failed:
+            failed.callback(table.close)
+            warnings.warn(behind, stacklevel=stack_level())
+            failed.pop_all()
+    return table
 
 
 def exists(path: Place) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from blztable.errors import StorageError
+from blztable.errors import BusyError, StorageError
 from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
@@ -36,6 +36,9 @@ class Medium(Protocol):
     def look(self) -> Reader | None:
         """Return the file as it is now, with its present size; None if there is none."""
 
+    def has_writer(self) -> bool:
+        """True if somebody writes."""
+
     def lock(self, timeout: float) -> Lock:
         """Let nobody else write; BusyError after `timeout` seconds."""
 
@@ -48,16 +51,21 @@ class Medium(Protocol):
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end; only under the lock."""
 
+    def written(self) -> int:
+        """Return the size of the file; only under the lock."""
+
     def cut(self, size: int) -> int:
         """Remove the bytes from this position on; return the size. Only under the lock."""
 
     def sync(self) -> None:
         """Make all bytes durable."""
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Replace the file by what `write` appends to a new one; return the lock of the new one.
 
-        None if the medium cannot replace its file.
+        None if the medium cannot replace its file. StorageError if it has no room for `nbytes`.
         """
 
     def is_there(self) -> bool:
@@ -110,6 +118,17 @@ class GrowingFile:
         self._reader = reader
         return reader
 
+    def has_writer(self) -> bool:
+        """True if a process has the file locked."""
+        try:
+            with self._open_folder() as folder:
+                lock_at(
+                    *(self._base, folder.fd, self._path), shared=True, timeout=0, inherited=False
+                ).close()
+        except BusyError:
+            return True
+        return False
+
     def lock(self, timeout: float) -> Lock:
         """Lock the file that has the path, and open it for writing."""
         with self._open_folder() as folder:
@@ -148,6 +167,12 @@ class GrowingFile:
             self._disk.write(self._fd, buffers)
         self._resize()
 
+    def written(self) -> int:
+        """Return the size of the file that `lock` locked."""
+        assert self._fd is not None, "not locked"
+        with failures("writing", "", self._path):
+            return os.fstat(self._fd).st_size
+
     def cut(self, size: int) -> int:
         """Remove the bytes from this position on; return the size."""
         assert self._fd is not None, "not locked"
@@ -164,10 +189,14 @@ class GrowingFile:
         with failures("flushing", "", self._path):
             self._disk.sync_file(reader.fileno())
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Write a new file beside this one, flush it, and give it the name."""
         with self._open_folder() as folder:
             remove_leftovers(self._base, folder.fd, self._disk)
+            with failures("writing", "", self._path):
+                self._disk.check_room(folder.fd, nbytes)
             name = name_beside(self._base)
             lock = None
             try:
