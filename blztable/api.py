@@ -3,7 +3,6 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Literal
@@ -13,7 +12,6 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable.arrow.extensions import plain_schema
-from blztable.caller import stack_level
 from blztable.compat.table import named, old_table
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
@@ -249,13 +247,11 @@ def open(
                 raise
             return old
     table = CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
-    behind = versions.why_behind(store)
-    if behind:
+    with ExitStack() as failed:
         # A filter may raise the warning.
-        with ExitStack() as failed:
-            failed.callback(table.close)
-            warnings.warn(behind, stacklevel=stack_level())
-            failed.pop_all()
+        failed.callback(table.close)
+        versions.warn_behind(store)
+        failed.pop_all()
     return table
 
 

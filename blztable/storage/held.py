@@ -4,6 +4,7 @@ Knows nothing of keys. A lock is on a holder, which belongs to one value or pref
 """
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -75,8 +76,9 @@ class HeldLock(Closing):
                 then()
 
     def __del__(self) -> None:
-        # The attribute is missing if an interrupt came before it was set.
-        if hasattr(self, "_then"):
+        # The attribute is missing if an interrupt came before it was set. What the store needs may
+        # be gone when the interpreter ends, and the kernel releases the locks of files.
+        if hasattr(self, "_then") and not sys.is_finalizing():
             self.close()
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from blztable.engine.version import mirrors, versions
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
-from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.format.manifest import Head
 from blztable.report import VersionDiff, VersionInfo

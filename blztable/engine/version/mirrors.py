@@ -1,8 +1,8 @@
 """Mirrors: the three JSON documents of the blz proposals, for people and other tools.
 
 They describe the newest version. The engine itself reads only the version number in `meta/sizes`,
-to detect that the newest manifest is missing. A table in one file has no mirrors. The documents are refreshed under the writers' lock,
-so an older version never replaces a newer one.
+to detect that the newest manifest is missing. The documents are refreshed under the writers' lock,
+so an older version never replaces a newer one. A table in one file has none of them.
 """
 
 import math

@@ -4,6 +4,7 @@ A pin is a shared lock on the manifest. While it is held, neither the manifest n
 names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from blztable.caller import stack_level
 from blztable.engine.version import schema
 from blztable.engine.version.column_tree import ColumnTree, flat_schema
 from blztable.engine.version.mirrors import mirrored_number
@@ -292,6 +294,13 @@ def why_behind(store: Store) -> str:
         f"damaged; version {newest_number(store)} is the newest one that is whole, and the next "
         "change removes these bytes"
     )
+
+
+def warn_behind(store: Store) -> None:
+    """Warn of bytes behind the newest commit of a file."""
+    behind = why_behind(store)
+    if behind:
+        warnings.warn(behind, stacklevel=stack_level())
 
 
 def load(store: Store, number: int) -> Version:

@@ -162,22 +162,19 @@ class GrowingFile:
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end."""
-        assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
-            self._disk.write(self._fd, buffers)
+            self._disk.write(self._locked(), buffers)
         self._resize()
 
     def written(self) -> int:
         """Return the size of the file that `lock` locked."""
-        assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
-            return os.fstat(self._fd).st_size
+            return os.fstat(self._locked()).st_size
 
     def cut(self, size: int) -> int:
         """Remove the bytes from this position on; return the size."""
-        assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
-            self._disk.truncate(self._fd, size)
+            self._disk.truncate(self._locked(), size)
         self._resize()
         return size
 
@@ -232,9 +229,8 @@ class GrowingFile:
 
     def is_there(self) -> bool:
         """True if the path still leads to the file that `lock` locked."""
-        assert self._fd is not None, "not locked"
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+            return os.path.samestat(os.stat(self._path), os.fstat(self._locked()))
         except OSError:
             return False
 
@@ -259,6 +255,12 @@ class GrowingFile:
         """Let the open reader see the bytes that were written."""
         if self._reader is not None:
             self._reader.size = os.fstat(self._reader.fileno()).st_size
+
+    def _locked(self) -> int:
+        """Return the descriptor for writing; it is closed first if all is collected at once."""
+        if self._fd is None:
+            raise StorageError(f"{self._path}: the file is not locked any more")
+        return self._fd
 
     def _close_writer(self) -> None:
         fd, self._fd = self._fd, None

@@ -223,7 +223,9 @@ class OneFileStore:
             if self._writing is not None:
                 return 0
             commit = self._look()
-            if commit is None or commit.source.size == commit.behind or self.medium.has_writer():
+            if commit is None or self._seen.file.is_gone:
+                return 0
+            if commit.source.size == commit.behind or self.medium.has_writer():
                 return 0
             # Again: a commit may have ended before the look at the lock.
             commit = self._look()
