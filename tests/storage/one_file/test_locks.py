@@ -159,6 +159,8 @@ def test_a_commit_that_is_whole_in_the_file_stays_though_a_handler_raises(path):
     assert blz.open(path).verify().is_intact
 
 
+# An exception of a handler within `__del__` cannot be passed on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_alarms_at_any_moment_of_a_commit_leave_no_lock(path):
     def ring(*_):
         raise Alarm
