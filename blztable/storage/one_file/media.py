@@ -36,8 +36,8 @@ class Medium(Protocol):
     def look(self) -> Reader | None:
         """Return the file as it is now, with its present size; None if there is none."""
 
-    def has_writer(self) -> bool:
-        """True if somebody writes."""
+    def rest(self) -> Lock | None:
+        """Keep writers away until the lock is closed; None if one is at work."""
 
     def lock(self, timeout: float) -> Lock:
         """Let nobody else write; BusyError after `timeout` seconds."""
@@ -118,16 +118,15 @@ class GrowingFile:
         self._reader = reader
         return reader
 
-    def has_writer(self) -> bool:
-        """True if a process has the file locked."""
+    def rest(self) -> Lock | None:
+        """Return a shared lock of the file; None if a writer has it locked."""
         try:
             with self._open_folder() as folder:
-                lock_at(
+                return lock_at(
                     *(self._base, folder.fd, self._path), shared=True, timeout=0, inherited=False
-                ).close()
-        except BusyError:
-            return True
-        return False
+                )
+        except (BusyError, KeyNotFound):
+            return None
 
     def lock(self, timeout: float) -> Lock:
         """Lock the file that has the path, and open it for writing."""

@@ -53,9 +53,9 @@ class ReadOnlyMedium:
         """Return the bytes."""
         return self._reader
 
-    def has_writer(self) -> bool:
-        """Return False: nobody writes."""
-        return False
+    def rest(self) -> Lock | None:
+        """Return a lock of nothing: nobody writes."""
+        return _NoLock()
 
     def lock(self, timeout: float) -> Lock:
         """Refuse to be changed."""
@@ -113,9 +113,9 @@ class Sink:
         """Return what can be read again: the front."""
         return self._written
 
-    def has_writer(self) -> bool:
-        """Return True: the process that has the sink."""
-        return True
+    def rest(self) -> Lock | None:
+        """Return None: whoever has the sink is its writer."""
+        return None
 
     def lock(self, timeout: float) -> Lock:
         """Return a lock of nothing: a sink has one writer."""

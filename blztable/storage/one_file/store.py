@@ -225,11 +225,13 @@ class OneFileStore:
             commit = self._look()
             if commit is None or self._seen.file.is_gone:
                 return 0
-            if commit.source.size == commit.behind or self.medium.has_writer():
+            rest = self.medium.rest() if commit.source.size > commit.behind else None
+            if rest is None:
                 return 0
-            # Again: a commit may have ended before the look at the lock.
-            commit = self._look()
-            return 0 if commit is None else commit.source.size - commit.behind
+            with rest:
+                # Again: a commit may have ended meanwhile.
+                commit = self._look()
+                return 0 if commit is None else commit.source.size - commit.behind
 
     # Locks
 
