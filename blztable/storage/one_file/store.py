@@ -454,7 +454,7 @@ class OneFileStore:
                 _unwritten[self.name] = writing.nbytes
                 with self._telling("the file keeps its dead bytes; call vacuum() to try again"):
                     writing.rewrite()
-                    del _unwritten[self.name]
+                    _unwritten.pop(self.name, None)
         finally:
             try:
                 writing.lock.close()
