@@ -1,6 +1,6 @@
 """New files: record, flush and discard the files and columns of a commit in progress.
 
-Knows nothing of versions: the commit passes the files that the published version names.
+The commit passes the files that the published version names.
 """
 
 import logging
@@ -12,6 +12,8 @@ from itertools import chain
 from time import monotonic
 from typing import Protocol
 
+from blztable.engine.version.durability import durable_prefixes
+from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.layout import Path
@@ -121,8 +123,8 @@ class NewFiles:
         names = map(layout.column_id, self._store.list_names(layout.DATA))
         return [number for number in names if number is not None]
 
-    def flush(self, named: Files) -> None:
-        """Flush the new files that `named` contains, each only once."""
+    def flush(self, named: Files, base: Version | None) -> None:
+        """Flush the new files that `named` contains, each only once; `base` is pinned."""
         files = [
             (path, k)
             for path, k in _files(self._all)
@@ -132,7 +134,8 @@ class NewFiles:
             return
         started = monotonic()
         try:
-            self._store.flush([layout.part(path, k) for path, k in files])
+            known = durable_prefixes(base, {path for path, _ in files})
+            self._store.flush([layout.part(path, k) for path, k in files], known)
         except KeyNotFound as error:
             raise CorruptError(
                 f"{self._store.name}: file {error} was written by this commit and is missing; "
