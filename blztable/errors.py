@@ -158,12 +158,16 @@ class SchemaError(BlzError, TypeError):
     """
 
 
-def check_none(errors: Sequence[SchemaError]) -> None:
-    """Raise one error for all of these, a line each; do nothing if there are none."""
-    if errors:
-        more = len(errors) - NAMED_ERRORS
+def check_none(messages: Sequence[str]) -> None:
+    """Raise one SchemaError with these messages, a line each; do nothing if there are none.
+
+    The caller collects messages, not errors: a frame that keeps an error which it has caught is in
+    a cycle with it, and the cycle keeps all that the frame knows.
+    """
+    if messages:
+        more = len(messages) - NAMED_ERRORS
         rest = [f"... and {more} more columns"] if more > 0 else []
-        raise SchemaError("\n".join([*map(str, errors[:NAMED_ERRORS]), *rest])) from None
+        raise SchemaError("\n".join([*messages[:NAMED_ERRORS], *rest])) from None
 
 
 class ConflictError(BlzError, RuntimeError):

@@ -87,7 +87,6 @@ class AppendSource:
         self.continues_index = False
         # Valid after all parts of a run were drawn: the columns that an item lacked.
         self.filled: set[int] = set()
-        self.runs: Iterator[SchemaRun] = self._runs()
         self._items = items.items
         self._table = table
         self._evolve, self._is_new = evolve, is_new
@@ -105,7 +104,12 @@ class AppendSource:
         # A part that is coerced but not yielded yet: its schema decides if the run continues.
         self._next: Portion | None = None
 
-    def _runs(self) -> Iterator[SchemaRun]:
+    @property
+    def runs(self) -> Iterator[SchemaRun]:
+        """The runs, to be drawn once.
+
+        The source does not keep them: they keep the source.
+        """
         self._advance()
         while True:
             schema = self._schema

@@ -87,7 +87,7 @@ def _each(
         try:
             columns.append(coerced(index, field, f"{context}, column {field.name!r}"))
         except SchemaError as error:
-            errors.append(error)
+            errors.append(str(error))
     check_none(errors)
     return columns
 

@@ -97,7 +97,7 @@ def coerce_column(
     column, descriptor = _intervals(column, descriptor, stated, table, context)
     source, type_, verb = column.type, field.type, table.verb
     ours, theirs = _word(stated), _word(descriptor)
-    of_dtypes = SchemaError(
+    of_dtypes = (
         f"{context}: dtype {theirs or 'plain'} cannot be {verb} dtype {ours or 'plain'} "
         "without change; convert the data first"
     )
@@ -105,7 +105,7 @@ def coerce_column(
         # Without the categories of another dtype.
         return pa.chunked_array([nulls(len(column), type_)])
     if ours != theirs and dtypes.is_reinterpreted(stated):
-        raise of_dtypes
+        raise SchemaError(of_dtypes)
     array = cast(column, type_)
     if array is None:
         remedies = _remedies(column, field, table, is_empty, cast)
@@ -122,7 +122,7 @@ def coerce_column(
     is_same |= ours in _OF_ARROW and objects.are_nested(descriptor)
     is_same |= theirs in _OF_ARROW and objects.are_nested(stated)
     if not is_same:
-        raise of_dtypes
+        raise SchemaError(of_dtypes)
     return array
 
 

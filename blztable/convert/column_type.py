@@ -59,7 +59,7 @@ def schema_of(types: Any, how: Reading = AS_USUAL) -> Columns:
         try:
             fields.append(_field(*pair) if isinstance(pair, tuple) else pair)
         except SchemaError as error:
-            errors.append(error)
+            errors.append(str(error))
     check_none(errors)
     return Columns(pa.schema(fields))
 

@@ -16,7 +16,7 @@ import errno
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import groupby
@@ -126,15 +126,20 @@ class LocalStore:
                     raise
                 self._disk.rename_new(temporary, name, directory.fd)
 
-    def flush(self, keys: Sequence[str]) -> None:
+    def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the values under `keys` durable, and each name in their paths."""
         if len(keys) > SYNC_ALL_ABOVE:
             # This descriptor was opened before the writes, so it reports their failures.
             with self._directories.open(()) as root, self._failures("flushing", ""):
                 if self._disk.sync_all(root.fd):
                     return
-        parents = (parts_of(key)[:-1] for key in keys)
-        prefixes = {"/".join(parts[:depth]) for parts in parents for depth in range(len(parts) + 1)}
+        prefixes: set[str] = set()
+        for parts in {tuple(parts_of(key)[:-1]) for key in keys}:
+            for depth in reversed(range(len(parts) + 1)):
+                prefix = "/".join(parts[:depth])
+                prefixes.add(prefix)
+                if prefix in known:
+                    break
         # Content before names: a name that survives must not name an empty file.
         with _parallel(len(keys)) as each:
             each(self._flush_file, keys)

@@ -6,7 +6,7 @@ durable. Values and prefixes are entries, so both can be locked.
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
@@ -106,7 +106,7 @@ class MemoryStore:
         """Create a value atomically."""
         self.put_new(key, [data])
 
-    def flush(self, keys: Sequence[str]) -> None:
+    def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Check that the values exist; memory does not become durable."""
         with self._changed:
             for key in keys:

@@ -23,7 +23,7 @@ Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an obje
 implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol, Self
 
 from blztable.errors import CorruptError
@@ -124,9 +124,10 @@ class Store(Protocol):
         `flush_names`. After a StorageError the caller does not know whether the key exists.
         """
 
-    def flush(self, keys: Sequence[str]) -> None:
+    def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the values under `keys` durable, and each name in their paths.
 
+        `known` are prefixes whose own names are durable, as the caller knows.
         KeyNotFound if one of them does not exist. After an error none counts as durable.
         """
 

@@ -40,6 +40,16 @@ from blztable.table.names import named, named_with_fields
 from blztable.table.shown import Reading
 
 
+class Scope:
+    """Whether a transaction is open.
+
+    The snapshots of a transaction refer to this and not to the transaction. Together they would be
+    a cycle, which would keep the table's version until a garbage collection.
+    """
+
+    is_open = False
+
+
 class Snapshot:
     """One version and the lock that keeps its files, until it is closed."""
 

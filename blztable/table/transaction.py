@@ -34,7 +34,7 @@ from blztable.table.changing.appender import Appender
 from blztable.table.changing.target import Target
 from blztable.table.indices import checked_count
 from blztable.table.reader import TableReader
-from blztable.table.snapshot import Snapshot
+from blztable.table.snapshot import Scope, Snapshot
 
 # Operations that may leave small row groups at the end.
 GROWING = {"append", "resize", "upsert", "replace_where"}
@@ -106,7 +106,7 @@ class Transaction(TableReader):
         self._change_set = ChangeSet(Commit(plan), options)
         self._pid = os.getpid()
         self._held = ExitStack()
-        self._is_open = False
+        self._scope = Scope()
         self._committed: int | None = None
         self.is_repeated = False
         # True if the changes cannot be made again on another version: values or an index belong to
@@ -179,7 +179,7 @@ class Transaction(TableReader):
         True
         False
         """
-        return self._is_open
+        return self._scope.is_open
 
     @_verb(if_repeated=None)
     def append(
@@ -943,7 +943,7 @@ class Transaction(TableReader):
         self._change(ChangeSet.set_row_group_rows, count)
 
     def __enter__(self) -> Self:
-        if self._base is None or self._is_open:
+        if self._base is None or self.is_open:
             raise TransactionError(
                 f"{self.path}: this transaction was entered before; begin another one"
             )
@@ -955,7 +955,7 @@ class Transaction(TableReader):
                     self._change_set.begin()
                 except AlreadyCommitted as known:
                     self.is_repeated, self._committed = True, known.version
-                self._is_open = True
+                self._scope.is_open = True
                 self._show()
         except BaseException as failure:
             self._end(failure)
@@ -964,7 +964,7 @@ class Transaction(TableReader):
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # First: Ctrl-C may come at any line, and an ended transaction takes no more changes.
-        was_open, self._is_open = self._is_open, False
+        was_open, self._scope.is_open = self.is_open, False
         try:
             if error is None:
                 self._commit(was_open)
@@ -1001,14 +1001,14 @@ class Transaction(TableReader):
     def _end(self, error: BaseException) -> None:
         """Discard the changes and release everything; harmless if called twice."""
         with DeferInterrupt():
-            self._is_open = False
+            self._scope.is_open = False
             self._base = None
             self._held.__exit__(type(error), error, error.__traceback__)
 
     def _working(self) -> ChangeSet | None:
         """Return the change set; None if the commit was made before."""
         self._check_process()
-        if not self._is_open:
+        if not self.is_open:
             raise TransactionError(
                 f"{self.path}: a transaction takes changes only inside of its `with`"
             )
@@ -1020,8 +1020,9 @@ class Transaction(TableReader):
 
     def _show(self) -> None:
         """Let reads see the changes made so far."""
+        scope = self._scope
         # The change set pins the version below.
-        self._snapshot = Snapshot(self._change_set.staged, None, lambda: self._is_open)
+        self._snapshot = Snapshot(self._change_set.staged, None, lambda: scope.is_open)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)

@@ -168,15 +168,18 @@ FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
     "retention": [[]],
     "metalayers": [[]],
 }
-ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"
+DATA = "sync_directory t.blz/data"
 MANIFEST, NAMES = "sync_file t.blz/meta/manifest/.tmp", "sync_directory t.blz/meta/manifest"
 
 
 def flushes(files):
-    """Return the flushes of a commit of these files: content, then names from the bottom up."""
+    """Return the flushes of a commit of these files: content, then names from the bottom up.
+
+    The version before is durable, and has files in the directories of columns 0 and 1.
+    """
     columns = sorted({file.partition("/")[0] for file in files}, reverse=True)
     directories = [f"{DATA}/{column}" for column in columns]
-    above = [DATA, ROOT] if files else []
+    above = [DATA] if "col2" in columns else []
     content = [f"sync_file t.blz/data/{file}" for file in files]
     return [*content, *directories, *above, MANIFEST, NAMES]
 
@@ -194,41 +197,16 @@ def test_a_change_makes_these_flushes(tmp_path, name):
     assert sorted(done) == sorted(EXPECTED[name])
 
 
-def needless(name, flush):
-    """Return why leaving out this one flush is safe; None if it is not."""
-    if flush == ROOT:
-        return "its names were flushed when the table was made; a flush takes all on the way"
-    if flush == DATA and not any("col2" in file for files in FILES[name] for file in files):
-        return "no column was added; a flush does not know which names on the way are new"
-    return None
-
-
 FLUSHES_OF = [
     (name, flush, flushes[:position].count(flush))
     for name, flushes in EXPECTED.items()
     for position, flush in enumerate(flushes)
 ]
-NEEDLESS = [one for one in FLUSHES_OF if needless(*one[:2])]
 
 
-@pytest.mark.parametrize(
-    ("name", "flush", "which"), [one for one in FLUSHES_OF if one not in NEEDLESS]
-)
+@pytest.mark.parametrize(("name", "flush", "which"), FLUSHES_OF)
 def test_leaving_out_any_one_flush_of_a_change_breaks_the_promise(tmp_path, name, flush, which):
     assert broken_without(tmp_path, commit(name), flush, which) is not None
-
-
-@pytest.mark.parametrize(("name", "flush", "which"), NEEDLESS)
-def test_the_flushes_of_a_change_that_alone_could_be_left_out_are_known(
-    tmp_path, name, flush, which
-):
-    assert broken_without(tmp_path, commit(name), flush, which, where_it_shows) is None
-
-
-@pytest.mark.storm
-@pytest.mark.parametrize(("name", "flush", "which"), NEEDLESS)
-def test_they_could_be_left_out_wherever_power_is_lost(tmp_path, name, flush, which):
-    assert broken_without(tmp_path, commit(name), flush, which) is None
 
 
 def append_to_a_hasty_one(store):

@@ -5,6 +5,7 @@ acknowledged with `durability="full"` are in a version that opens. No version ho
 first rows. `crash.model` describes the disk.
 """
 
+import os
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ from itertools import product
 import pytest
 
 import blztable as blz
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.version import versions
+from blztable.format.manifest import TAGS
 from blztable.storage.local import LocalStore
 from support.crash.checks import NAME, states
 from support.crash.model import RecordingDisk, write_state
@@ -221,3 +224,105 @@ def test_a_job_that_is_told_to_be_done_was_flushed_before(tmp_path):
         assert "sync_directory" in done, steps
         with blz.open(story.store) as table:
             assert table["n"][:].to_pylist() == [1, 2]
+
+
+def tag(table, number):
+    table.tags["audited"] = number
+
+
+def tag_in_a_transaction(table, number):
+    with table.transaction() as tx:
+        tx._change(ChangeSet.set_keys, TAGS, {"audited": number}, ())
+        tx.append({"n": [9]})
+
+
+def tagged_by_a_commit_without_a_flush(table, number):
+    with blz.open(table._snapshot.version.store, "a", durability="process") as hasty:
+        hasty.tags["audited"] = number
+    table.refresh()
+    table.append({"n": [9]})
+
+
+TAGGINGS = [tag, tag_in_a_transaction, tagged_by_a_commit_without_a_flush]
+
+
+def hasty_versions(place, **options):
+    """Make three versions, of which the second has a file of its own and is the base of nothing."""
+    blz.to_blz({"n": [1, 2], "x": [0.5, 0.5]}, place, **options)
+    with blz.open(place, "a", durability="process") as table:
+        table.update({"x": 1.5})
+        table.update({"x": 2.5})
+    with blz.open(place, "a") as table:
+        table.append({"n": [3], "x": [3.5]})
+
+
+@pytest.mark.parametrize("tagging", TAGGINGS, ids=lambda one: one.__name__)
+def test_a_tag_of_a_process_version_survives_a_loss_of_power(tmp_path, tagging):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    disk = MortalDisk(parent)
+    store = LocalStore(parent / NAME, disk=disk)
+    hasty_versions(store)
+    with blz.open(store, "a") as table:
+        tagging(table, 2)
+        expected = table.version
+    for state, _ in states(disk.log, [len(disk.log)], all_of_it=False):
+        path = write_state(state, tmp_path / "state") / NAME
+        assert blz.read_table(path, version="audited")["x"].to_pylist() == [1.5, 1.5], state.story
+        assert blz.open(path).version == expected
+        shutil.rmtree(tmp_path / "state")
+
+
+def test_a_tagged_version_is_flushed_once_and_not_at_every_commit(tmp_path):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    disk = MortalDisk(parent)
+    store = LocalStore(parent / NAME, disk=disk)
+    hasty_versions(store)
+    with blz.open(store, "a") as table:
+        table.tags["audited"] = 2
+        flushed = []
+        for _ in range(3):
+            start = len(disk.log)
+            table.attrs["n"] = start
+            done = disk.log.operations[start:]
+            flushed.append([one.kind for one in done if one.kind.startswith("sync")])
+    assert flushed == [["sync_file", "sync_directory"]] * 3
+
+
+def fsyncs(monkeypatch, call):
+    """Return the number of flushes that a call makes."""
+    count = []
+    plain = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (count.append(fd), plain(fd)))
+    call()
+    return len(count)
+
+
+@pytest.mark.parametrize(("layout", "count"), [("directory", 4), ("file", 2)])
+def test_a_small_durable_append_flushes_no_more_than_it_must(tmp_path, monkeypatch, layout, count):
+    """The bundle and its directory, the manifest and its directory; in one file, data and foot."""
+    place = tmp_path / "t.blz"
+    blz.to_blz({"n": [1], "text": ["a"]}, place, layout=layout)
+    for _ in range(3):
+        with blz.open(place, "a") as table:
+            done = fsyncs(monkeypatch, lambda: table.append({"n": [2], "text": ["b"]}))  # noqa: B023
+        assert done == count
+
+
+@pytest.mark.parametrize("base", ["process", "full"])
+def test_a_directory_that_a_killed_writer_made_is_flushed_by_the_next_one(tmp_path, base):
+    """Its name may not be durable, although it is there when the next writer begins."""
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    # The first column and the last one have directories.
+    blz.to_blz({"n": [1, 2], "x": [0.5, 0.5], "y": [0, 0]}, parent / NAME, durability=base)
+    disk = MortalDisk(parent)
+    store = LocalStore(parent / NAME, disk=disk)
+    assert store.reserve("data/col1")
+    with blz.open(store, "a") as table:
+        table.update({"x": 1.5})
+    for state, _ in states(disk.log, [len(disk.log)], all_of_it=False):
+        path = write_state(state, tmp_path / "state") / NAME
+        assert blz.read_table(path)["x"].to_pylist() == [1.5, 1.5], state.story
+        shutil.rmtree(tmp_path / "state")

@@ -124,7 +124,7 @@ def from_frame(
     labels = frame.columns.tolist()
     names = list(map(field_name, labels))
     fields, arrays = [], []
-    errors: list[SchemaError] = []
+    errors: list[str] = []
     # For each Series, pandas copies all levels of the index and looks up the column's label.
     numbered = frame.copy(deep=False)
     numbered.columns, numbered.index = pd.RangeIndex(len(names)), pd.RangeIndex(len(frame))
@@ -134,7 +134,7 @@ def from_frame(
                 series.array, f"column {label!r}", nan_as_null, choice
             )
         except SchemaError as error:
-            errors.append(error)
+            errors.append(str(error))
             continue
         fields.append(described(pa.field(name, array.type), descriptor))
         arrays.append(array)

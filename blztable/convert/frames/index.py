@@ -43,7 +43,7 @@ def encode_rows(
     keep: bool | None,
     nan_as_null: bool,
     choice: str,
-    errors: list[SchemaError],
+    errors: list[str],
 ) -> tuple[list[Descriptor], list[Level]]:
     """Return the facts of an index and the levels that become columns beside `fields`.
 
@@ -71,7 +71,7 @@ def encode_rows(
         try:
             array, facts = dtypes.encode_index(level, context, nan_as_null, choice)
         except SchemaError as error:
-            errors.append(error)
+            errors.append(str(error))
             continue
         descriptor = facts.pop("values", None)
         described.append({"kind": "field", "field": field, **facts})

@@ -176,7 +176,7 @@ class ChangeSet:
         """
         progress = progress or Progress(None, None, len(columns))
         bundles = BundleWriter(self.staged.store, self.staged.head.next_bundle)
-        self.commit.files.record([*columns, bundles])
+        writers = self.commit.files.record([*columns, bundles])
         written = write_groups(
             self.staged.store,
             columns,
@@ -186,7 +186,9 @@ class ChangeSet:
             old,
             bundles if is_whole else None,
         )
-        return written, [StagedColumn.of(column.finish(), column.next_k) for column in columns]
+        staged = [StagedColumn.of(column.finish(), column.next_k) for column in columns]
+        self.commit.files.finish(writers)
+        return written, staged
 
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit the changes; return the new version, pinned, or None if there are no changes."""

@@ -73,13 +73,14 @@ class Append:
     seen: Seen
     groups: NewGroups
     written: Sequence[StagedColumn]
-    # True if the index of these rows continues from the row count of the version before.
-    continues_index: Callable[[], bool] = lambda: False
+    # True if the index of these rows continues from the row count of the version before. A value,
+    # not a function: a function would keep the data, and the version before, until the commit.
+    continues_index: bool = False
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Add the row groups to `newest`."""
         self.seen.check(newest, "an append")
-        if newest.head.rows != self.seen.rows and self.continues_index():
+        if newest.head.rows != self.seen.rows and self.continues_index:
             raise ConflictError(
                 f"{newest.store.name}: the index of the appended rows continues from row "
                 f"{self.seen.rows}; version {newest.head.version} has {newest.head.rows} rows; "
@@ -433,7 +434,7 @@ class Keys:
 def is_blind(changes: Iterable[Change]) -> bool:
     """Return True if these changes look at no rows: appends, and keys of the head."""
     return all(
-        isinstance(change, Keys) or (isinstance(change, Append) and not change.continues_index())
+        isinstance(change, Keys) or (isinstance(change, Append) and not change.continues_index)
         for change in changes
     )
 

@@ -73,7 +73,8 @@ def append_runs(
 ) -> int:
     """Append the rows of each run; return their number, added to the rows `done` before.
 
-    Once rows are drawn, `filled` returns the columns that the data lacked, which got defaults.
+    Once the rows of a run are drawn, `filled` returns the columns that the data lacked, which got
+    defaults, and `continues_index` whether the index of the rows continues the table's.
     """
     for schema, frame, portions in runs:
         widen(change_set, schema, frame)
@@ -86,7 +87,7 @@ def append_runs(
         done += sum(written.rows)
         if written.rows:
             seen = Seen.columns_of(staged).and_defaults(staged, filled())
-            change_set.add("append", Append(seen, written, parts, continues_index))
+            change_set.add("append", Append(seen, written, parts, continues_index()))
             change_set.count(appended=sum(written.rows))
     return done
 

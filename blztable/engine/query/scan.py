@@ -118,6 +118,9 @@ class Scan:
         except SchemaError:
             # The conjunct that failed is more helpful than the whole filter.
             raise failure from None
+        finally:
+            # Otherwise its traceback and this frame would form a cycle that keeps the table open.
+            del failure
 
     def blocks(self, spans: Sequence[RowSpan], parts: OpenParts) -> Blocks:
         """Return the rows of these spans in which a row may match, by the zone maps too."""

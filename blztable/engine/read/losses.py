@@ -4,8 +4,9 @@ Knows nothing of files: the caller passes the function that tries to read.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
@@ -70,29 +71,27 @@ def find_losses(
     """
     units = -(-(stop - start) // unit_rows)
     piece_rows = -(-units // most_pieces) * unit_rows
-    attempts = 0
+    cuts = chain(repeat(unit_rows, MOST_ATTEMPTS), repeat(piece_rows))
+    return _lost(attempt, start, stop, cuts)
 
-    def lost_of(start: int, stop: int) -> list[Lost]:
-        nonlocal attempts
-        attempts += 1
-        reason = attempt(start, stop)
-        if reason is None:
-            return []
-        cut = unit_rows if attempts <= MOST_ATTEMPTS else piece_rows
-        first, last = start // cut + 1, (stop - 1) // cut
-        if first > last:
-            return [Lost(start, stop, reason)]
-        middle = (first + last + 1) // 2 * cut
-        found: list[Lost] = []
-        for low, high in ((start, middle), (middle, stop)):
-            for lost in lost_of(low, high):
-                if found and found[-1][1:] == (lost.start, lost.reason):
-                    lost = lost._replace(start=found.pop().start)
-                found.append(lost)
-        # Both halves may be readable although the whole is not.
-        return found or [Lost(start, stop, reason)]
 
-    return lost_of(start, stop)
+def _lost(attempt: Attempt, start: int, stop: int, cuts: Iterator[int]) -> list[Lost]:
+    """Return the runs of rows that cannot be read; each attempt takes the next cut."""
+    reason, cut = attempt(start, stop), next(cuts)
+    if reason is None:
+        return []
+    first, last = start // cut + 1, (stop - 1) // cut
+    if first > last:
+        return [Lost(start, stop, reason)]
+    middle = (first + last + 1) // 2 * cut
+    found: list[Lost] = []
+    for low, high in ((start, middle), (middle, stop)):
+        for lost in _lost(attempt, low, high, cuts):
+            if found and found[-1][1:] == (lost.start, lost.reason):
+                lost = lost._replace(start=found.pop().start)
+            found.append(lost)
+    # Both halves may be readable although the whole is not.
+    return found or [Lost(start, stop, reason)]
 
 
 def is_damage(error: BlzError) -> bool:

@@ -213,7 +213,11 @@ def _prepare(store: Store, *, durable: bool) -> ExitStack:
                 raise
             failure = error
         store.close()
-    raise failure
+    try:
+        raise failure
+    finally:
+        # Otherwise its traceback and this frame would form a cycle.
+        del failure
 
 
 def _withdraw(store: Store) -> None:

@@ -171,7 +171,7 @@ class Commit:
         store, begun, started = self.plan.store, self._after_begin(), monotonic()
         begun.check_process()
         if self.plan.is_durable and staged is not None:
-            begun.files.flush(staged.files())
+            begun.files.flush(staged.files(), begun.base)
         with (
             DeferInterrupt(),
             ExitStack() as afterwards,
@@ -216,9 +216,10 @@ class Commit:
             head = _next_head(plan, newest, staged.head, operation)
             if head.durable:
                 # The rebase may have brought back files that a later change had replaced.
-                files.flush(staged.files())
+                files.flush(staged.files(), self.base)
                 if newest.number is not None:
                     durability.flush_base(plan.store, newest.version, staged.base)
+                durability.flush_tagged(plan.store, newest.version, head.tags)
             lines = staged.lines()
             data = manifest.encode(head, lines)
             # Decoded as a reader would, so the version is known without reading it back.

@@ -1,15 +1,19 @@
 """New files: record, flush and discard the files and columns of a commit in progress.
 
-Knows nothing of versions: the commit passes the files that the published version names.
+The commit passes the files that the published version names.
 """
 
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from time import monotonic
 from typing import Protocol
 
+from blztable.engine.version.durability import durable_prefixes
+from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.layout import Path
@@ -34,6 +38,18 @@ class Writer(Protocol):
         """Numbers of the files written so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files that a writer has written. It takes less memory than the writer."""
+
+    path: Path
+    file_numbers: list[int]
+
+
+# The writers of one write: a list that `finish` shortens.
+Writers = list[Writer]
+
+
 class NewFiles:
     """Files and columns that only this commit writes to, and that no manifest names yet."""
 
@@ -42,14 +58,24 @@ class NewFiles:
         self._store = store
         self._next_column = next_column
         # The writers know their files: Ctrl-C may come between writing a file and recording it.
-        self._writers: list[Writer] = []
+        self._writes: list[Writers] = []
         self._reserved: list[Path] = []
         self._flushed: set[tuple[Path, int]] = set()
         self._pid = os.getpid()
 
-    def record(self, writers: Sequence[Writer]) -> None:
-        """Record writers before they write, so that their files are flushed or removed."""
-        self._writers += writers
+    def record(self, writers: Iterable[Writer]) -> Writers:
+        """Record writers before they write, so that their files are flushed or removed.
+
+        Pass the result to `finish` after they have written.
+        """
+        self._writes.append(list(writers))
+        return self._writes[-1]
+
+    def finish(self, writers: Writers) -> None:
+        """Keep only the files of writers that write no more; a transaction may have thousands."""
+        numbers = [(one.path, one.file_numbers) for one in writers]
+        # One step: Ctrl-C may come before or after it.
+        writers[:] = [Written(path, of_path) for path, of_path in numbers if of_path]
 
     def reserve_columns(self, count: int) -> list[Path]:
         """Reserve the next unused column ids, one after the other; return the paths.
@@ -97,18 +123,19 @@ class NewFiles:
         names = map(layout.column_id, self._store.list_names(layout.DATA))
         return [number for number in names if number is not None]
 
-    def flush(self, named: Files) -> None:
-        """Flush the new files that `named` contains, each only once."""
+    def flush(self, named: Files, base: Version | None) -> None:
+        """Flush the new files that `named` contains, each only once; `base` is pinned."""
         files = [
             (path, k)
-            for path, k in _files(self._writers)
+            for path, k in _files(self._all)
             if k in named.get(path, ()) and (path, k) not in self._flushed
         ]
         if not files:
             return
         started = monotonic()
         try:
-            self._store.flush([layout.part(path, k) for path, k in files])
+            known = durable_prefixes(base, {path for path, _ in files})
+            self._store.flush([layout.part(path, k) for path, k in files], known)
         except KeyNotFound as error:
             raise CorruptError(
                 f"{self._store.name}: file {error} was written by this commit and is missing; "
@@ -119,21 +146,26 @@ class NewFiles:
         _log.debug("%s: flushed %d new files in %.4f s", self._store.name, len(files), seconds)
 
     def count(self) -> tuple[int, int]:
-        """Return the numbers of writers and of reserved columns, for `discard`."""
-        return len(self._writers), len(self._reserved)
+        """Return the numbers of writes and of reserved columns, for `discard`."""
+        return len(self._writes), len(self._reserved)
 
     def discard(self, kept: tuple[int, int] = (0, 0)) -> None:
         """Discard the new files and reserved columns; keep those of an earlier `count`."""
-        writers, columns = kept
+        writes, columns = kept
         with DeferInterrupt():
-            new, reserved = self._writers[writers:], self._reserved[columns:]
+            new = list(chain.from_iterable(self._writes[writes:]))
+            reserved = self._reserved[columns:]
             self._discard(_files(new), [*reserved, *_nodes(new, reserved)])
-            del self._writers[writers:], self._reserved[columns:]
+            del self._writes[writes:], self._reserved[columns:]
 
     def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
         """Discard new files that are not in `named`, and reserved columns not in `columns`."""
-        files = [(path, k) for path, k in _files(self._writers) if k not in named.get(path, ())]
+        files = [(path, k) for path, k in _files(self._all) if k not in named.get(path, ())]
         self._discard(files, [path for path in self._reserved if path[0] not in columns])
+
+    @property
+    def _all(self) -> Iterable[Writer]:
+        return chain.from_iterable(self._writes)
 
     def _discard(self, files: Sequence[tuple[Path, int]], columns: Sequence[Path]) -> None:
         if self._pid != os.getpid():
@@ -157,7 +189,7 @@ def remove_column(store: Store, prefix: str) -> None:
     store.delete([prefix])
 
 
-def _files(writers: Sequence[Writer]) -> list[tuple[Path, int]]:
+def _files(writers: Iterable[Writer]) -> list[tuple[Path, int]]:
     """Return the path and number of each file that these writers have written."""
     return [(writer.path, k) for writer in writers for k in writer.file_numbers]
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
+
+E = TypeVar("E", bound=BlzError)
 
 LOCK_SECONDS = 30.0
 # Errors that the bytes of a file cause.
@@ -273,7 +275,12 @@ def _missing_manifest(store: Store, number: int) -> CorruptError:
         f"{message}; version {intact} is intact, open it with version={intact} and call restore() "
         "to continue from it"
     )
-    error.intact_version = intact
+    return _with_intact(error, intact)
+
+
+def _with_intact(error: E, number: int) -> E:
+    """Return the error about a damaged version, which says which version is intact."""
+    error.intact_version = number
     return error
 
 
@@ -313,11 +320,8 @@ def load(store: Store, number: int) -> Version:
         if earlier is None:
             raise type(error)(message) from None
         intact = earlier.head.version
-        damage = type(error)(
-            f"{message}; version {intact} is intact, open it with version={intact}"
-        )
-        damage.intact_version = intact
-        raise damage from None
+        hint = f"version {intact} is intact, open it with version={intact}"
+        raise _with_intact(type(error)(f"{message}; {hint}"), intact) from None
 
 
 def read(store: Store, number: int) -> Version:

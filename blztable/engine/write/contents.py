@@ -105,31 +105,39 @@ class Contents:
         entries: list[tuple[int, ...]] = []
         piles_of: list[int] = []
 
-        def add(type_: pa.DataType, block: Block, asked: CompressionOptions) -> None:
-            own, form = {one.layout.name: one for one in block.streams}, layout_of(type_)
-            for name in form.streams:
-                stream = own.get(name)
-                pile, chunk, start, nbytes, number, base = 0, 0, 0, 0, 0, 0
-                if stream is not None:
-                    number, base = self._encoded(stream)
-                    nbytes = stream.data.nbytes
-                if stream is not None and nbytes:
-                    found = self._pile(stream.layout, stream.encoding, asked)
-                    pile, (chunk, start) = found.index, found.add(stream.data)
-                piles_of.append(pile)
-                entries.append((chunk, start, nbytes, number, block.rows, block.page_rows, base))
-            if not form.streams:
-                # The rows of a null type.
-                piles_of.append(0)
-                entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
-            for name, child in form.children.items():
-                add(child, block.children[name], asked)
-
         for part in parts:
             self._placed.append((part.placed, np.array([len(entries)])))
-            add(part.type, part.block, part.asked)
+            self._add_block(part.type, part.block, part.asked, entries, piles_of)
         self._entries.append(np.array(entries, ENTRY))
         self._piles_of.append(np.array(piles_of, np.intp))
+
+    def _add_block(
+        self,
+        type_: pa.DataType,
+        block: Block,
+        asked: CompressionOptions,
+        entries: list[tuple[int, ...]],
+        piles_of: list[int],
+    ) -> None:
+        """Add a block and those below it."""
+        own, form = {one.layout.name: one for one in block.streams}, layout_of(type_)
+        for name in form.streams:
+            stream = own.get(name)
+            pile, chunk, start, nbytes, number, base = 0, 0, 0, 0, 0, 0
+            if stream is not None:
+                number, base = self._encoded(stream)
+                nbytes = stream.data.nbytes
+            if stream is not None and nbytes:
+                found = self._pile(stream.layout, stream.encoding, asked)
+                pile, (chunk, start) = found.index, found.add(stream.data)
+            piles_of.append(pile)
+            entries.append((chunk, start, nbytes, number, block.rows, block.page_rows, base))
+        if not form.streams:
+            # The rows of a null type.
+            piles_of.append(0)
+            entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
+        for name, child in form.children.items():
+            self._add_block(child, block.children[name], asked, entries, piles_of)
 
     def _add_alike(self, part: PartsAlike) -> None:
         """Add parts that have streams alike; their other streams have no bytes."""

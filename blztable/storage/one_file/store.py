@@ -26,7 +26,7 @@ foot of their own are appended at the end.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Condition
@@ -125,7 +125,7 @@ class OneFileStore:
             writing.publish(key, data)
             self._seen.newest = writing.commit
 
-    def flush(self, keys: Sequence[str]) -> None:
+    def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the file durable."""
         for key in keys:
             self._find(key)
