@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.types import is_binary, is_text
+from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.engine.query import codes, expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.codes import CodedColumn
@@ -75,11 +77,36 @@ class _Column:
     def of(self, rows: np.ndarray, places: np.ndarray | None) -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
         is_coded = isinstance(self.values, CodedColumn)
-        if np.count_nonzero(rows) == len(self.values):
+        count = np.count_nonzero(rows) if places is None else len(places)
+        if count == len(self.values):
             return self.values.decoded() if is_coded else self.values
         if places is None or len(self.values) < len(rows):
             places = np.flatnonzero(rows[self.rows])
         return self.values.taken(places) if is_coded else take_places(self.values, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSet:
+    """Rows of a morsel to decode.
+
+    Attributes
+    ----------
+    rows
+        A flag for each row of the morsel.
+    selection
+        The same rows by row group: spans, or indices if single rows are picked.
+    places
+        The places of the flags if single rows are picked.
+    """
+
+    rows: np.ndarray
+    selection: Sequence[RowSelection]
+    places: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return sum(one.count for one in self.selection)
 
 
 class Morsel:
@@ -97,45 +124,58 @@ class Morsel:
         """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
         blocks, passing = self._blocks, self._passing
         is_open = blocks.open[number]
-        if passing is not None:
-            starts = np.cumsum(blocks.rows) - blocks.rows
-            is_open = is_open & np.logical_or.reduceat(passing, starts)
         if not is_open.any():
             return
         check_rows(int(blocks.rows.sum()), "the rows of a filter")
-        rows, places = np.repeat(is_open, blocks.rows), None
-        selection: Sequence[RowSelection] = blocks[is_open].spans()
-        if passing is not None and np.count_nonzero(passing) * SPARSE <= len(passing):
+        rows = np.repeat(is_open, blocks.rows)
+        if passing is None:
+            read = _ReadSet(rows, blocks[is_open].spans())
+        else:
             rows &= passing
-            places = np.flatnonzero(rows)
-            selection = blocks.picked(places)
-        count = int(np.count_nonzero(rows))
-        true = None if places is not None else self._mask_of_codes(step, rows, selection)
+            read = self._pages(rows, step.columns) or self._picked(rows)
+        if not read.count:
+            return
+        true = self._mask_of_codes(step, read)
         if true is None:
-            true = step.mask(self._values(step.columns, rows, places, selection), count)
-        if len(true) == len(rows):
+            true = step.mask(self._values(step.columns, read.rows, read), read.count)
+        if len(true) == len(read.rows):
             self._passing = true if passing is None else passing & true
         else:
             self._passing = np.ones_like(rows) if passing is None else passing
-            self._passing[rows if places is None else places] &= true
+            self._passing[read.rows if read.places is None else read.places] &= true
 
-    def _mask_of_codes(
-        self, step: Step, rows: np.ndarray, selection: Sequence[RowSelection]
-    ) -> np.ndarray | None:
+    def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _ReadSet | None:
+        """Return the pages of columns that have one of these rows; None if few rows are wanted."""
+        blocks = self._blocks
+        lines = [self._parts.version.column(index) for index in columns]
+        groups = np.unique(blocks.groups).tolist()
+        sizes = {one.facts.page_rows[group] for one in lines for group in groups}
+        pages, _ = blocks.pages(min(sizes, default=USUAL_PAGE_ROWS))
+        has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
+        if np.count_nonzero(rows) * SPARSE <= pages.rows[has_row].sum():
+            return None
+        return _ReadSet(np.repeat(has_row, pages.rows), pages[has_row].spans())
+
+    def _picked(self, rows: np.ndarray) -> _ReadSet:
+        """Return these rows, one by one."""
+        places = np.flatnonzero(rows)
+        return _ReadSet(rows, self._blocks.picked(places), places)
+
+    def _mask_of_codes(self, step: Step, read: _ReadSet) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
-        if len(step.columns) != 1 or not step.terms:
+        if len(step.columns) != 1 or not step.terms or read.places is not None:
             return None
         (index,) = step.columns
         if index not in self._columns:
-            spans = [one for one in selection if isinstance(one, RowSpan)]
+            spans = [one for one in read.selection if isinstance(one, RowSpan)]
             coded = codes.read(self._parts, index, spans)
             if coded is not None:
-                self._columns[index] = _Column(rows, coded)
+                self._columns[index] = _Column(read.rows, coded)
         column = self._columns.get(index)
         if column is None or not isinstance(column.values, CodedColumn):
             return None
-        if np.count_nonzero(rows) != len(column.values):
+        if read.count != len(column.values):
             return None
         try:
             return column.values.mask(lambda values: step.mask({index: values}, len(values)))
@@ -148,24 +188,37 @@ class Morsel:
         if self._passing is None:
             spans = self._blocks.spans()
             return FilteredRows(spans, self._read(columns, spans))
-        places = np.flatnonzero(self._passing)
-        selection = self._blocks.picked(places)
-        return FilteredRows(selection, self._values(columns, self._passing, places, selection))
+        columns, picked = list(columns), self._picked(self._passing)
+        read = self._pages(self._passing, columns) or picked
+        if read is not picked:
+            self._read_codes(columns, read)
+        values = self._values(columns, self._passing, read, picked.places)
+        return FilteredRows(picked.selection, values)
+
+    def _read_codes(self, columns: Iterable[int], read: _ReadSet) -> None:
+        """Read text as codes where possible: then only the text of passing rows is written."""
+        schema = self._parts.version.schema
+        for index in dict.fromkeys(columns):
+            type_ = schema.field(index).type
+            if index not in self._columns and (is_text(type_) or is_binary(type_)):
+                coded = codes.read(self._parts, index, read.selection)
+                if coded is not None:
+                    self._columns[index] = _Column(read.rows, coded)
 
     def _values(
         self,
         columns: Iterable[int],
         rows: np.ndarray,
-        places: np.ndarray | None,
-        selection: Sequence[RowSelection],
+        read: _ReadSet,
+        places: np.ndarray | None = None,
     ) -> dict[int, pa.ChunkedArray]:
-        """Return columns of these rows; only those that do not cover the rows yet are read.
+        """Return columns of these rows; those that do not cover them yet are read.
 
         `places` are the indices of the flags set in `rows`, if they are known.
         """
         missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
-        for index, values in self._read(missing, selection).items():
-            self._columns[index] = _Column(rows, values)
+        for index, values in self._read(missing, read.selection).items():
+            self._columns[index] = _Column(read.rows, values)
         return {index: self._columns[index].of(rows, places) for index in columns}
 
     def _read(
