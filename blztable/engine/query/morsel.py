@@ -34,9 +34,11 @@ from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
 
-# Single rows are read if at most one row in so many is wanted. Measured: at 4 to 8 % of the rows, to
-# decode pages and to choose among their rows costs the same as to read the rows one by one.
+# Single rows are read if at most one row in so many is wanted. At 4 to 8 % of the rows, to decode
+# pages and to choose among their rows costs as much as to read the rows one by one.
 SPARSE = 16
+# Bytes of a row of which most chunks have no wanted one then.
+LARGE_ROW = CHUNK_BYTES // SPARSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,8 @@ class Morsel:
         nodes = [one for index in indices for one in version.nodes(index)]
         units = {one.unit_rows(group) for one in nodes for group in groups}
         nbytes = max(map(version.nbytes, indices), default=0)
-        if 1 in units or nbytes * SPARSE > CHUNK_BYTES * version.head.rows:
-            # Rows so large that most chunks have none of these.
+        if 1 in units or nbytes > LARGE_ROW * version.head.rows:
+            # Most chunks may have none of these rows.
             return None
         pages, _ = blocks.pages(min(units, default=USUAL_PAGE_ROWS))
         has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
