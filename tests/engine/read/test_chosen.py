@@ -16,7 +16,7 @@ KINDS += [kind for name, kind in nested_arrays.ALL.items() if name != "short run
 
 
 @pytest.mark.parametrize("begin", [0, 5])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     lengths=st.lists(st.integers(0, 30), max_size=3),
