@@ -19,6 +19,7 @@ from systems.registry import systems
 from systems.system import bytes_on_disk, files_of, remove
 
 PROGRAM = Path(__file__).with_name("measure.py")
+CLOCKS = Path(__file__).with_name("clocks.py")
 # Peak memory of a system that makes a DataFrame, in sizes of the table; of one that reads a part.
 WHOLE_FACTOR, PART_FACTOR = 3, 1
 WHOLE = (questions.WRITE, questions.READ_ALL, questions.PANDAS)
@@ -41,6 +42,7 @@ class Comparison:
         self.calls: int = clock["calls"]
         self.patience: float = clock["patience"]
         self.systems = systems()
+        self.imports: dict[str, dict[str, float]] = {}
         self.source = data_sets.prepare(data, self.scale)
         table = data_sets.mapped(data, self.scale)
         self.facts = {
@@ -63,6 +65,7 @@ class Comparison:
             print(f"{self.data}: {name} is checked", file=sys.stderr)
         for round_ in range(self.rounds):
             results["load"].append(round(os.getloadavg()[0], 2))
+            self.imports = {name: self.imported(name) for name in rotated(self.names, round_)}
             for task in self.tasks:
                 for name in rotated(self.names, round_):
                     if name in runs[task] and "cannot" not in runs[task][name]:
@@ -105,7 +108,18 @@ class Comparison:
             run |= found
             return
         for clock, calls in found.items():
+            # The first call of a script comes after the import.
+            each = questions.APPENDS if task == questions.APPEND else 1
+            calls[0] += self.imports[name][clock] / each
             run.setdefault(clock, []).append([float(f"{value:.4g}") for value in calls])
+
+    def imported(self, name: str) -> dict[str, float]:
+        """Return what the import of a system takes in a fresh process, by clock."""
+        module = self.systems[name].module or self.systems[name].package
+        command = [sys.executable, str(CLOCKS), module]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return found
 
     def process(self, tasks: list[str], name: str, calls: int) -> list[dict[str, Any]]:
         """Return what a fresh process found for these tasks, up to the one that stopped it.

@@ -21,6 +21,7 @@ import made_data
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from questions import (
     APPEND,
@@ -30,6 +31,7 @@ from questions import (
     PANDAS,
     READ_ALL,
     SCATTERED,
+    SHARES,
     TAKE_FEW,
     TAKE_MANY,
     TASKS,
@@ -53,6 +55,8 @@ class DataSet(NamedTuple):
     scattered: list[Condition]
     # What the filters return.
     filtered: list[str]
+    # A column of numbers in no order, of which a share of the rows is wanted.
+    measure: str
 
 
 def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
@@ -76,7 +80,17 @@ def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
         asked[ONE_COLUMN] = Question(data.two_columns[:1])
     else:
         asked[KEY_AND_TEXT] = Question(data.key_and_text)
+    for task, wanted in zip(SHARES, lowest(data.measure, table), strict=True):
+        columns = list(dict.fromkeys([*data.filtered, *data.two_columns]))
+        asked[task] = Question(columns, (wanted,))
     return {task: asked[task] for task in TASKS if task in asked}
+
+
+def lowest(name: str, table: pa.Table) -> list[Condition]:
+    """Return for each share the condition that the lowest values of a column meet."""
+    shares = [percent / 100 for percent in SHARES.values()]
+    ends = pc.quantile(table[name], shares, interpolation="lower").to_pylist()
+    return [Condition(name, "<=", end) for end in ends]
 
 
 def random_rows(rows: int, count: int) -> np.ndarray:
@@ -185,6 +199,7 @@ DATA_SETS = {
                 Condition("l_discount", ">", 0.08),
             ],
             ["l_orderkey", "l_extendedprice", "l_shipmode"],
+            "l_extendedprice",
         ),
         DataSet(
             "orders",
@@ -197,6 +212,7 @@ DATA_SETS = {
                 Condition("o_totalprice", ">", 200_000.0),
             ],
             ["o_orderkey", "o_totalprice", "o_clerk"],
+            "o_totalprice",
         ),
         DataSet(
             "customer",
@@ -206,6 +222,7 @@ DATA_SETS = {
             "c_custkey",
             [Condition("c_mktsegment", "==", "BUILDING"), Condition("c_acctbal", ">", 9_900.0)],
             ["c_custkey", "c_acctbal", "c_phone"],
+            "c_acctbal",
         ),
         DataSet(
             "flights",
@@ -216,6 +233,7 @@ DATA_SETS = {
             [Condition("month", "==", 6), Condition("day", "==", 17)],
             [Condition("dest", "==", "SEA"), Condition("dep_delay", ">", 60.0)],
             ["flight", "distance", "tailnum"],
+            "distance",
         ),
         DataSet(
             "wide",
@@ -225,6 +243,7 @@ DATA_SETS = {
             "key",
             [Condition("column_1", ">", 1.5), Condition("column_3", ">", 1.0)],
             ["key", "column_2", "column_5"],
+            "column_4",
         ),
         DataSet(
             "text",
@@ -234,6 +253,7 @@ DATA_SETS = {
             "line_number",
             [Condition("status", "==", 404), Condition("size", ">", 90_000)],
             ["line_number", "size", "url"],
+            "size",
         ),
         DataSet(
             "nulls",
@@ -243,6 +263,7 @@ DATA_SETS = {
             "key",
             [Condition("half", "==", 17), Condition("price", ">", 60.0)],
             ["key", "price", "reason"],
+            "price",
         ),
         DataSet(
             "sensor",
@@ -252,6 +273,7 @@ DATA_SETS = {
             "time",
             [Condition("sensor", "==", 17), Condition("noise", ">", 0.9)],
             ["time", "x", "state"],
+            "noise",
         ),
     )
 }

@@ -15,9 +15,11 @@ WRITE, PANDAS, APPEND = "write", "into pandas", "append 1,000 rows"
 READ_ALL, TWO_COLUMNS = "read all into Arrow", "two columns"
 KEY_AND_TEXT, ONE_COLUMN = "key + text", "one column"
 CLUSTERED, SCATTERED = "clustered filter", "scattered filter"
+# Filters that so many percent of the rows pass, anywhere in the table.
+SHARES = {f"filter, {percent} % pass": percent for percent in (1, 10, 50, 98)}
 TAKE_MANY, TAKE_FEW = "take 1,000 rows, all columns", "take 10 rows, two columns"
 READS = (READ_ALL, TWO_COLUMNS, KEY_AND_TEXT, ONE_COLUMN)
-TASKS = (WRITE, *READS, PANDAS, CLUSTERED, SCATTERED, TAKE_MANY, TAKE_FEW, APPEND)
+TASKS = (WRITE, *READS, PANDAS, CLUSTERED, SCATTERED, *SHARES, TAKE_MANY, TAKE_FEW, APPEND)
 # An append is too short for one reading of the clock, and every few of ours merge row groups.
 APPENDS, APPENDED_ROWS = 20, 1_000
 OPERATORS = {"==": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operator.le}

@@ -4,7 +4,8 @@ Needs nothing but Python, and reads no clock: the same results always give the s
 
 Results are a dict, stored as JSON: "date", "machine", "versions", "settings", "load", "data" (of
 each data set: rows, columns, bytes in memory, and bytes on disk by system) and "runs": data set ->
-task -> system -> "seconds" and "processor_seconds", a list of calls for each round, or "cannot".
+task -> system -> a list of calls for each round by clock (`clocks.py`; results of before December
+2026 have "seconds" and "processor_seconds" alone), or "cannot".
 """
 
 import statistics
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 Results = dict[str, Any]
 # Settings of blztable begin with its name; the first is the default.
 OURS = "blztable"
+# Clocks: the time of all threads, and its parts.
+PROCESSOR, PARTS = "processor_seconds", ("user_seconds", "system_seconds")
 # It shows what reading costs without compression, in a file as large as the memory: a limit, not a
 # format to choose instead.
 LIMIT = "feather, uncompressed"
@@ -109,17 +112,25 @@ def table_of(results: Results, data: str) -> str:
     runs = results["runs"][data]
     names = dict.fromkeys(name for systems in runs.values() for name in systems)
     shown = [name for name in names if name != OURS and not is_peer(name)]
-    rows = [["milliseconds", OURS, *shown, "best peer", "its time", "peer / ours", "call 1"]]
+    head = ["milliseconds", OURS, "CPU", *shown, "best peer", "its time", "its CPU"]
+    rows = [[*head, "peer / ours", "by CPU", "call 1"]]
     first = {line.task: line for line in lines(results, data, call=0)}
     for line in lines(results, data):
-        cells = [
-            milliseconds(figure(run["seconds"])) if "seconds" in run else ""
-            for run in (runs[line.task].get(name, {}) for name in shown)
-        ]
-        times = f"{line.ratio.median:.2f} ({line.ratio.least:.2f} to {line.ratio.most:.2f})"
-        row = [line.task, milliseconds(line.ours), *cells, line.peer, milliseconds(line.theirs)]
-        rows.append([*row, times, f"{first[line.task].ratio.median:.2f}"])
+        systems = runs[line.task]
+        cells = [cell_of(systems.get(name, {}), "seconds") for name in shown]
+        own, theirs = systems[OURS], systems[line.peer]
+        row = [line.task, milliseconds(line.ours), cell_of(own, PROCESSOR), *cells]
+        row += [line.peer, milliseconds(line.theirs), cell_of(theirs, PROCESSOR)]
+        row.append(f"{line.ratio.median:.2f} ({line.ratio.least:.2f} to {line.ratio.most:.2f})")
+        is_known = PROCESSOR in own and PROCESSOR in theirs
+        row.append(f"{ratio(theirs[PROCESSOR], own[PROCESSOR]).median:.2f}" if is_known else "")
+        rows.append([*row, f"{first[line.task].ratio.median:.2f}"])
     return markdown(rows)
+
+
+def cell_of(run: dict[str, Any], clock: str) -> str:
+    """Return the milliseconds of the last call; nothing if they were not measured."""
+    return milliseconds(figure(run[clock])) if clock in run else ""
 
 
 def lost(results: Results) -> str:
@@ -167,27 +178,31 @@ def is_busy(results: Results) -> bool:
     return statistics.median(results["load"]) > results["machine"]["cores"] + 0.5
 
 
-def full(results: Results, clock: str = "seconds") -> str:
-    """Return every figure: for each data set a line a system, a column a task."""
-    parts = [surroundings(results), f"Milliseconds of the last call by {clock}, least to most."]
+def full(results: Results, call: int = -1) -> str:
+    """Return every figure of a call: for each data set a line a system, a column a task."""
+    which = "first call, with the import of the system" if call == 0 else "last call"
+    text = f"Milliseconds of the {which}: wall (least to most); user + system of all threads."
+    parts = [surroundings(results), text]
     for data, facts in results["data"].items():
         runs = results["runs"][data]
         rows = [[data, "MB", *runs]]
         for name in dict.fromkeys(name for systems in runs.values() for name in systems):
             size = megabytes(facts["bytes"][name]) if name in facts["bytes"] else ""
-            rows.append([name, size, *(cell(runs[task].get(name), clock) for task in runs)])
+            rows.append([name, size, *(cell(runs[task].get(name), call) for task in runs)])
         parts.append(markdown(rows))
     return "\n\n".join(parts) + "\n"
 
 
-def cell(run: dict[str, Any] | None, clock: str) -> str:
+def cell(run: dict[str, Any] | None, call: int) -> str:
     if run is None:
         return ""
-    if clock not in run:
+    if "seconds" not in run:
         # Without a reason, it was checked and not timed.
         return run.get("cannot", "right").replace("|", "/")
-    found = figure(run[clock])
-    return f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
+    found = figure(run["seconds"], call)
+    text = f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
+    used = [milliseconds(figure(run[clock], call)) for clock in PARTS if clock in run]
+    return f"{text}; {' + '.join(used)}" if used else text
 
 
 def markdown(rows: list[list[str]]) -> str:

@@ -18,6 +18,7 @@ class Parquet(System):
     """Parquet with a codec."""
 
     suffix = ".parquet"
+    module = "pyarrow.parquet"
 
     def __init__(self, codec: str) -> None:
         self.codec = codec
@@ -53,6 +54,7 @@ class Feather(System):
     """Arrow's IPC file, compressed or not, mapped into memory."""
 
     suffix = ".feather"
+    module = "pyarrow.feather"
 
     def __init__(self, codec: str) -> None:
         self.codec = codec

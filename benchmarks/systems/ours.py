@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pandas as pd
 import pyarrow as pa
-from questions import APPEND, WRITE, Question, expression
+from questions import APPEND, SHARES, WRITE, Question, expression
 from systems.system import Append, Ask, System
 
 
@@ -55,12 +55,27 @@ class Blztable(System):
         return self.blz.open(path, "a", durability=self.durability).append
 
 
+class WholePages(Blztable):
+    """The same table, read whole and filtered by Arrow: what a filter must not take longer than."""
+
+    tasks = frozenset(SHARES)
+
+    def filtering(self, path: Path, asked: Question) -> Ask:
+        columns = list(dict.fromkeys([*asked.columns, *(one.column for one in asked.conditions)]))
+        with self.blz.open(path) as table:
+            where = expression(asked.conditions, table.schema)
+        return lambda: (
+            self.blz.read_table(path, columns=columns).filter(where).select(asked.columns)
+        )
+
+
 def settings() -> dict[str, System]:
     """Return our systems; the first is the default, the others differ from it."""
     found: dict[str, System] = {"blztable": Blztable()}
     durable = Blztable(durability="full")
     durable.tasks = frozenset({WRITE, APPEND})
     found["blztable, durable"] = durable
+    found["blztable, whole pages"] = WholePages()
     parameters = inspect.signature(importlib.import_module("blztable").to_blz).parameters
     if "optimize" in parameters:
         found["blztable, size"] = Blztable(optimize="size")

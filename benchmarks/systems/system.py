@@ -22,6 +22,8 @@ class System:
     suffix: str
     # The package that must be installed.
     package: str = "pyarrow"
+    # What its user imports, if that is not the package.
+    module: str | None = None
     # None for all tasks; a variant may differ from its base in a few tasks only.
     tasks: frozenset[str] | None = None
 

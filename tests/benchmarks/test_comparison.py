@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import clocks
 import data_sets
 import made_data
 import measure
@@ -14,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import questions
+from clocks import CLOCKS
 from comparison import rotated
 from measure import Run
 from questions import Condition, Question
@@ -55,6 +57,26 @@ def test_a_range_of_the_clustered_column_holds_three_rows_in_a_thousand():
     wanted = data_sets.middle_of("key", table)
     assert wanted == [Condition("key", ">=", 5_000), Condition("key", "<=", 5_030)]
     assert questions.answer(table, Question(["other"], tuple(wanted))).num_rows == 31
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_filter_lets_about_its_share_of_the_rows_pass(name):
+    table = data_sets.load(name, 0.01)
+    asked = data_sets.questions(data_sets.DATA_SETS[name], table)
+    measured = table[data_sets.DATA_SETS[name].measure]
+    for task, percent in questions.SHARES.items():
+        rows = questions.answer(table, asked[task]).num_rows
+        assert rows / (len(measured) - measured.null_count) == pytest.approx(
+            percent / 100, abs=0.02
+        )
+
+
+def test_user_and_system_time_are_those_of_all_threads():
+    found = clocks.clocked(lambda: sum(range(1_000_000)))
+    assert tuple(found) == CLOCKS
+    both = found["user_seconds"] + found["system_seconds"]
+    assert found["processor_seconds"] == pytest.approx(both, abs=0.02)
+    assert found["user_seconds"] > 0
 
 
 def test_conditions_read_the_same_in_sql():
@@ -142,7 +164,7 @@ def test_calls_end_when_patience_ends(tmp_path):
     # Without patience there is one call; with plenty, as many as asked for.
     assert len(measure.clocked(lambda: None, run)["seconds"]) == 1
     found = measure.clocked(lambda: None, run._replace(patience=60))
-    assert [len(values) for values in found.values()] == [5, 5]
+    assert {clock: len(values) for clock, values in found.items()} == dict.fromkeys(CLOCKS, 5)
 
 
 def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
@@ -162,7 +184,12 @@ def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     assert "blztable, durable" in runs["write"]
     for systems_ in runs.values():
         for run in systems_.values():
-            assert [len(calls) for calls in run["seconds"]] == [2]
+            for clock in CLOCKS:
+                assert [len(calls) for calls in run[clock]] == [2]
             assert min(min(calls) for calls in run["seconds"]) > 0
+    # Its import alone takes more than 20 ms; the task does not.
+    (calls,) = runs["scattered filter"]["blztable"]["seconds"]
+    assert calls[0] > calls[1] + 0.02
+    assert "first call, with the import" in done.stdout
     assert results["data"]["sensor"]["bytes"]["blztable"] > 0
     assert not list((tmp_path / "cache").glob("peers-*")), "measured files are removed"

@@ -37,9 +37,17 @@ RESULTS = {
     "runs": {
         "trees": {
             "read all into Arrow": {
-                "blztable": {"seconds": [[0.5, 0.1], [0.4, 0.2], [0.6, 0.4]]},
+                "blztable": {
+                    "seconds": [[0.5, 0.1], [0.4, 0.2], [0.6, 0.4]],
+                    "processor_seconds": [[0.9, 0.2], [0.8, 0.2], [0.9, 0.2]],
+                    "user_seconds": [[0.6, 0.15], [0.6, 0.15], [0.6, 0.15]],
+                    "system_seconds": [[0.3, 0.05], [0.2, 0.05], [0.3, 0.05]],
+                },
                 "blztable, size": {"seconds": [[0.9, 0.01], [0.9, 0.01], [0.9, 0.01]]},
-                "rival": {"seconds": [[0.5, 0.3], [0.8, 0.2], [0.6, 0.6]]},
+                "rival": {
+                    "seconds": [[0.5, 0.3], [0.8, 0.2], [0.6, 0.6]],
+                    "processor_seconds": [[0.5, 0.3], [0.8, 0.5], [0.6, 0.5]],
+                },
                 "slow": {"seconds": [[9.0, 9.0], [9.0, 9.0], [9.0, 9.0]]},
                 "feather, uncompressed": {"seconds": [[0.1, 0.05], [0.1, 0.05], [0.1, 0.05]]},
             },
@@ -84,11 +92,12 @@ def test_the_best_peer_is_neither_ours_nor_without_compression():
 
 def test_the_summary_of_a_data_set_shows_ours_beside_the_best_peer():
     assert report.table_of(RESULTS, "trees").splitlines() == [
-        "| milliseconds | blztable | blztable, size | feather, uncompressed | best peer | its time "
-        "| peer / ours | call 1 |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| read all into Arrow | 200 | 10.0 | 50.0 | rival | 300 | 1.50 (1.00 to 3.00) | 1.00 |",
-        "| append 1,000 rows | 20.0 |  |  | rival | 10.0 | 0.50 (0.50 to 0.50) | 0.50 |",
+        "| milliseconds | blztable | CPU | blztable, size | feather, uncompressed | best peer "
+        "| its time | its CPU | peer / ours | by CPU | call 1 |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| read all into Arrow | 200 | 200 | 10.0 | 50.0 | rival | 300 | 500 "
+        "| 1.50 (1.00 to 3.00) | 2.50 | 1.00 |",
+        "| append 1,000 rows | 20.0 |  |  |  | rival | 10.0 |  | 0.50 (0.50 to 0.50) |  | 0.50 |",
     ]
 
 
@@ -119,7 +128,8 @@ def test_figures_of_a_busy_machine_are_called_preliminary():
 def test_the_full_report_has_every_figure_and_every_reason():
     text = report.full(RESULTS)
     assert "| slow | 20.0 | 9,000 (9,000 to 9,000) | has no append |" in text
-    assert "| blztable | 8.00 | 200 (100 to 400) | 20.0 (20.0 to 20.0) |" in text
+    assert "| blztable | 8.00 | 200 (100 to 400); 150 + 50.0 | 20.0 (20.0 to 20.0) |" in text
+    assert "| blztable | 8.00 | 500 (400 to 600); 600 + 300 |" in report.full(RESULTS, call=0)
 
 
 def test_results_come_back_from_their_file():

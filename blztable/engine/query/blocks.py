@@ -54,6 +54,28 @@ class Blocks:
                 ends[first:last] = deletions.live(deleted[group], ends[first:last])
         return replace(self, starts=starts, stops=stops)[stops > starts]
 
+    def pages(self, page_rows: np.ndarray | int) -> tuple["Blocks", np.ndarray]:
+        """Divide each block at the multiples of its `page_rows`.
+
+        Returns the pages, and for each page the number of its block.
+        """
+        first = self.starts // page_rows
+        counts = -(-self.stops // page_rows) - first
+        check_rows(sum(counts.tolist()), "pages of a filter", PAGE_BYTES)
+        which = np.repeat(np.arange(len(self)), counts)
+        if (counts == 1).all():
+            return self, which
+        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        sizes = np.broadcast_to(page_rows, len(self))[which]
+        starts = (first[which] + number) * sizes
+        pages = Blocks(
+            self.groups[which],
+            np.maximum(starts, self.starts[which]),
+            np.minimum(starts + sizes, self.stops[which]),
+            self.open[:, which],
+        )
+        return pages, which
+
     def spans(self) -> list[RowSpan]:
         """Return the rows as spans; adjacent blocks are joined."""
         if not len(self):
@@ -67,14 +89,17 @@ class Blocks:
 
     def picked(self, places: np.ndarray) -> list[RowIndices]:
         """Return the rows at these ascending indices, which count through all blocks."""
+        if not len(self):
+            return []
         ends = np.cumsum(self.rows)
-        block = np.searchsorted(ends, places, "right")
-        rows = places + (self.stops - ends)[block]
-        groups = self.groups[block]
-        cuts = np.flatnonzero(np.diff(groups)) + 1
+        # Where the rows of each block end among the places; there are far fewer blocks than rows.
+        counts = np.diff(np.searchsorted(places, ends), prepend=0)
+        rows = places + np.repeat(self.stops - ends, counts)
+        firsts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        of_groups = np.split(rows, np.cumsum(np.add.reduceat(counts, firsts))[:-1])
         return [
-            RowIndices(int(groups[first]), indices)
-            for first, indices in zip([0, *cuts.tolist()], np.split(rows, cuts), strict=True)
+            RowIndices(group, indices)
+            for group, indices in zip(self.groups[firsts].tolist(), of_groups, strict=True)
             if len(indices)
         ]
 
@@ -87,26 +112,15 @@ def cut(
     Returns the blocks, and for each block whether it is a page. `is_open` has shape (steps, row
     groups); a block takes the flags of its row group.
     """
-    counts = np.array(
-        [
-            1 if rows is None else -(-span.stop // rows) - span.start // rows
-            for span, rows in zip(spans, page_rows, strict=True)
-        ],
-        np.int64,
+    groups = np.array([span.group for span in spans], np.int64)
+    whole = Blocks(
+        groups,
+        np.array([span.start for span in spans], np.int64),
+        np.array([span.stop for span in spans], np.int64),
+        is_open[:, groups],
     )
-    check_rows(sum(counts.tolist()), "pages of a filter", PAGE_BYTES)
-    which = np.repeat(np.arange(len(spans)), counts)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    groups = np.array([span.group for span in spans], np.int64)[which]
-    first = np.array([span.start for span in spans], np.int64)[which]
-    last = np.array([span.stop for span in spans], np.int64)[which]
-    sizes = np.array(
-        [rows or span.stop for span, rows in zip(spans, page_rows, strict=True)], np.int64
-    )[which]
-    starts = (first // sizes + number) * sizes
-    blocks = Blocks(
-        groups, np.maximum(starts, first), np.minimum(starts + sizes, last), is_open[:, groups]
-    )
+    sizes = [rows or max(span.stop, 1) for span, rows in zip(spans, page_rows, strict=True)]
+    blocks, which = whole.pages(np.array(sizes, np.int64))
     return blocks, np.array([rows is not None for rows in page_rows], np.bool_)[which]
 
 

@@ -8,7 +8,7 @@ row by row. Rows that pass are looked up at the end, so nothing is read twice.
 Knows nothing of files, nor of the steps of a filter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from blztable.arrow.types import bits_of
 from blztable.columns.stored import as_stored
+from blztable.engine.read import selection
 from blztable.engine.read.columns import read_codes, values_of_codes
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan, take_places
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError
 
@@ -70,17 +71,14 @@ class CodedColumn:
         )
         return pa.chunked_array(list(chunks), self.type)
 
-    def taken(self, places: np.ndarray) -> pa.ChunkedArray:
-        """Return the values of the rows at these ascending indices."""
-        return pa.chunked_array(list(self._taken(places)), self.type)
-
-    def _taken(self, places: np.ndarray) -> Iterator[pa.Array]:
-        begin = 0
+    def chosen(self, flags: np.ndarray, places: np.ndarray) -> pa.ChunkedArray:
+        """Return the values of some rows: `selection.chosen` of the codes, looked up."""
+        found, begin = [], 0
         for values, codes in self.parts:
-            first, last = np.searchsorted(places, [begin, begin + len(codes)])
-            for chunk in take_places(codes, places[first:last] - begin).chunks:
-                yield _looked_up(values, chunk)
+            rows = selection.chosen(codes, flags, places, begin)
+            found += [_looked_up(values, chunk) for chunk in rows.chunks]
             begin += len(codes)
+        return pa.chunked_array(found, self.type)
 
 
 def read(parts: OpenParts, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:

@@ -4,13 +4,13 @@ Knows nothing of statistics, nor of other morsels.
 
 Theory of operation. `scan` cuts the table into morsels of whole row groups and runs each as one
 task of the pool. A morsel has one flag for each of its rows: the row passed all steps so far. A
-step looks only at blocks in which statistics left it open. While many rows pass, the columns of a
-step are decoded whole in the blocks that still have such a row, or a condition on one column is
-evaluated on its codes (`codes`); once at most 1 in `SPARSE` rows
-passes, only these rows are read. Columns stay in the morsel: a later step, or the result, reads
-again only what they do not cover. Reads inside a morsel use the pool too, so a single morsel
-still uses all threads. Memory is bounded by the columns of the filter and of the result in the
-morsels of one window (`select`).
+step looks only at blocks in which statistics left it open. A read of columns for some rows, for a
+step or for the result, decodes the pages that have such a row; where at most 1 in `SPARSE` rows of
+these pages is one of them, or rows are very large, it reads single rows. A condition on one column
+is evaluated on its codes (`codes`) if possible. Columns stay in the morsel: a later step, or the
+result, reads again only what they do not cover. Reads inside a morsel use the pool too, so a single
+morsel still uses all threads. Memory is bounded by the columns of the filter and of the result in
+the morsels of one window (`select`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,19 +20,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.types import is_binary, is_text
+from blztable.columns.paging import CHUNK_BYTES, USUAL_PAGE_ROWS
 from blztable.engine.query import codes, expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.codes import CodedColumn
 from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
+from blztable.engine.read import selection
 from blztable.engine.read.columns import read_columns, read_rows
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSelection, RowSpan, take_places
+from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
 
-# Single rows are read once at most one row in this many is left.
+# Single rows are read if at most one row in so many is wanted. At 4 to 8 % of the rows, to decode
+# pages and to choose among their rows costs as much as to read the rows one by one.
 SPARSE = 16
+# Bytes of a row of which most chunks have no wanted one then.
+LARGE_ROW = CHUNK_BYTES // SPARSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +81,45 @@ class _Column:
     def of(self, rows: np.ndarray, places: np.ndarray | None) -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
         is_coded = isinstance(self.values, CodedColumn)
-        if np.count_nonzero(rows) == len(self.values):
+        count = np.count_nonzero(rows) if places is None else len(places)
+        if count == len(self.values):
             return self.values.decoded() if is_coded else self.values
-        if places is None or len(self.values) < len(rows):
-            places = np.flatnonzero(rows[self.rows])
-        return self.values.taken(places) if is_coded else take_places(self.values, places)
+        if len(self.values) < len(rows):
+            rows, places = rows[self.rows], None
+        if places is None:
+            places = np.flatnonzero(rows)
+        if is_coded:
+            return self.values.chosen(rows, places)
+        return selection.chosen(self.values, rows, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSet:
+    """Rows of a morsel to decode.
+
+    Attributes
+    ----------
+    rows
+        A flag for each row of the morsel.
+    selection
+        The same rows by row group: spans, or indices if single rows are picked.
+    places
+        The places of the flags if single rows are picked.
+    """
+
+    rows: np.ndarray
+    selection: Sequence[RowSelection]
+    places: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return sum(one.count for one in self.selection)
+
+    @property
+    def spans(self) -> list[RowSpan]:
+        """The spans among the selection: all of it, or nothing."""
+        return [one for one in self.selection if isinstance(one, RowSpan)]
 
 
 class Morsel:
@@ -97,45 +137,62 @@ class Morsel:
         """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
         blocks, passing = self._blocks, self._passing
         is_open = blocks.open[number]
-        if passing is not None:
-            starts = np.cumsum(blocks.rows) - blocks.rows
-            is_open = is_open & np.logical_or.reduceat(passing, starts)
         if not is_open.any():
             return
         check_rows(int(blocks.rows.sum()), "the rows of a filter")
-        rows, places = np.repeat(is_open, blocks.rows), None
-        selection: Sequence[RowSelection] = blocks[is_open].spans()
-        if passing is not None and np.count_nonzero(passing) * SPARSE <= len(passing):
+        rows = np.repeat(is_open, blocks.rows)
+        if passing is None:
+            read = _ReadSet(rows, blocks[is_open].spans())
+        else:
             rows &= passing
-            places = np.flatnonzero(rows)
-            selection = blocks.picked(places)
-        count = int(np.count_nonzero(rows))
-        true = None if places is not None else self._mask_of_codes(step, rows, selection)
+            read = self._pages(rows, step.columns) or self._picked(rows)
+        if not read.count:
+            return
+        true = self._mask_of_codes(step, read)
         if true is None:
-            true = step.mask(self._values(step.columns, rows, places, selection), count)
-        if len(true) == len(rows):
+            true = step.mask(self._values(step.columns, read.rows, read), read.count)
+        if len(true) == len(read.rows):
             self._passing = true if passing is None else passing & true
         else:
             self._passing = np.ones_like(rows) if passing is None else passing
-            self._passing[rows if places is None else places] &= true
+            self._passing[read.rows if read.places is None else read.places] &= true
 
-    def _mask_of_codes(
-        self, step: Step, rows: np.ndarray, selection: Sequence[RowSelection]
-    ) -> np.ndarray | None:
+    def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _ReadSet | None:
+        """Return the pages of columns that have one of these rows; None to read single rows."""
+        blocks, version = self._blocks, self._parts.version
+        indices = list(dict.fromkeys(columns))
+        groups = np.unique(blocks.groups).tolist()
+        nodes = [one for index in indices for one in version.nodes(index)]
+        units = {one.unit_rows(group) for one in nodes for group in groups}
+        nbytes = max(map(version.nbytes, indices), default=0)
+        if 1 in units or nbytes > LARGE_ROW * version.head.rows:
+            # Most chunks may have none of these rows.
+            return None
+        pages, _ = blocks.pages(min(units, default=USUAL_PAGE_ROWS))
+        has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
+        if np.count_nonzero(rows) * SPARSE <= pages.rows[has_row].sum():
+            return None
+        return _ReadSet(np.repeat(has_row, pages.rows), pages[has_row].spans())
+
+    def _picked(self, rows: np.ndarray) -> _ReadSet:
+        """Return these rows, one by one."""
+        places = np.flatnonzero(rows)
+        return _ReadSet(rows, self._blocks.picked(places), places)
+
+    def _mask_of_codes(self, step: Step, read: _ReadSet) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
-        if len(step.columns) != 1 or not step.terms:
+        if len(step.columns) != 1 or not step.terms or read.places is not None:
             return None
         (index,) = step.columns
         if index not in self._columns:
-            spans = [one for one in selection if isinstance(one, RowSpan)]
-            coded = codes.read(self._parts, index, spans)
+            coded = codes.read(self._parts, index, read.spans)
             if coded is not None:
-                self._columns[index] = _Column(rows, coded)
+                self._columns[index] = _Column(read.rows, coded)
         column = self._columns.get(index)
         if column is None or not isinstance(column.values, CodedColumn):
             return None
-        if np.count_nonzero(rows) != len(column.values):
+        if read.count != len(column.values):
             return None
         try:
             return column.values.mask(lambda values: step.mask({index: values}, len(values)))
@@ -148,24 +205,37 @@ class Morsel:
         if self._passing is None:
             spans = self._blocks.spans()
             return FilteredRows(spans, self._read(columns, spans))
-        places = np.flatnonzero(self._passing)
-        selection = self._blocks.picked(places)
-        return FilteredRows(selection, self._values(columns, self._passing, places, selection))
+        columns, picked = list(columns), self._picked(self._passing)
+        read = self._pages(self._passing, columns) or picked
+        if read is not picked:
+            self._read_codes(columns, read)
+        values = self._values(columns, self._passing, read, picked.places)
+        return FilteredRows(picked.selection, values)
+
+    def _read_codes(self, columns: Iterable[int], read: _ReadSet) -> None:
+        """Read text as codes where possible: then only the text of passing rows is written."""
+        schema = self._parts.version.schema
+        for index in dict.fromkeys(columns):
+            type_ = schema.field(index).type
+            if index not in self._columns and (is_text(type_) or is_binary(type_)):
+                coded = codes.read(self._parts, index, read.spans)
+                if coded is not None:
+                    self._columns[index] = _Column(read.rows, coded)
 
     def _values(
         self,
         columns: Iterable[int],
         rows: np.ndarray,
-        places: np.ndarray | None,
-        selection: Sequence[RowSelection],
+        read: _ReadSet,
+        places: np.ndarray | None = None,
     ) -> dict[int, pa.ChunkedArray]:
-        """Return columns of these rows; only those that do not cover the rows yet are read.
+        """Return columns of these rows; those that do not cover them yet are read.
 
         `places` are the indices of the flags set in `rows`, if they are known.
         """
         missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
-        for index, values in self._read(missing, selection).items():
-            self._columns[index] = _Column(rows, values)
+        for index, values in self._read(missing, read.selection).items():
+            self._columns[index] = _Column(read.rows, values)
         return {index: self._columns[index].of(rows, places) for index in columns}
 
     def _read(

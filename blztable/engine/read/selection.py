@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.nodes import is_nested
-from blztable.arrow.types import Portion
+from blztable.arrow.types import Portion, bitmap
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
@@ -28,6 +28,8 @@ from blztable.format.manifest import Head
 
 # Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
 SLICED_ROWS = 1 << 16
+# Rows are filtered, not taken, if at most one in so many is left out.
+NEARLY_ALL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,17 @@ def without_deleted(
 
 def _keep(pieces: list[pa.Array], mask: pa.Array) -> None:
     """Replace an array by its rows for which the mask is true."""
-    (array,) = pieces
+    pieces[0] = _filtered(pieces[0], mask)
+
+
+def _filtered(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """Return the rows of an array for which the mask is true."""
     if is_nested(array.type):
+        # Arrow's `filter` does not know all types.
         kept = take(array, np.flatnonzero(mask))
     else:
         kept = as_stored(array).filter(mask)
-    pieces[0] = _cast(kept, array.type)
+    return _cast(kept, array.type)
 
 
 def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> Portion:
@@ -229,16 +236,28 @@ def cut_spans(
     return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
 
 
-def take_places(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """Return rows by ascending index, chunk by chunk, because not all chunks can be joined."""
-    begins = np.cumsum([0, *map(len, column.chunks)])
-    cuts = np.searchsorted(places, begins)
-    taken = [
-        _cast(take(chunk, places[first:last] - begin), column.type)
-        for chunk, begin, (first, last) in zip(column.chunks, begins, pairwise(cuts), strict=False)
-        if first < last
-    ]
-    return pa.chunked_array(taken, column.type)
+def chosen(
+    column: pa.ChunkedArray, flags: np.ndarray, places: np.ndarray, begin: int = 0
+) -> pa.ChunkedArray:
+    """Return rows of a column, chunk by chunk, because not all chunks can be joined.
+
+    `flags` has a flag for each row, `places` the indices of those that are set, ascending. Both
+    count from `begin` rows before the column.
+    """
+    found = []
+    for chunk in column.chunks:
+        end = begin + len(chunk)
+        first, last = np.searchsorted(places, (begin, end)).tolist()
+        if (len(chunk) - (last - first)) * NEARLY_ALL <= len(chunk):
+            # Arrow copies runs of rows, not one after another.
+            bits = bitmap(flags[begin:end])
+            mask = pa.Array.from_buffers(pa.bool_(), len(chunk), [None, bits])
+            found.append(_filtered(chunk, mask))
+        elif first < last:
+            rows = places[first:last]
+            found.append(_cast(take(chunk, rows - begin if begin else rows), column.type))
+        begin = end
+    return pa.chunked_array(found, column.type)
 
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
