@@ -369,7 +369,10 @@ def check_floats(texts: pa.Array, values: pa.Array) -> None:
             and not found[4]
             and not _is_exact(*(int(found[1] + (found[2] or "0")), text, values.type))
         ):
-            raise pa.ArrowInvalid(f"{values.type} would change the digits of {text}")
+            raise pa.ArrowInvalid(
+                f"{values.type} would change the digits of {text}; --dtype of the column with this "
+                "type lets it"
+            )
 
 
 def _is_exact(number: int, text: str, type_: pa.DataType) -> bool:
