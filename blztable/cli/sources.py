@@ -267,11 +267,11 @@ class Files:
             raise self._csv_error(name, str(error)) from None
 
     def _is_typed_here(self, column: str) -> bool:
-        """True for a column without a type, and for floats: Arrow would round integers."""
+        """True for columns without a type, and where Arrow would change numbers that do not fit."""
         if column not in self.fixed and column not in self.given:
             return True
         fixed = self.kinds.expected.get(column, Kinds()).fixed
-        return fixed is not None and pa.types.is_floating(fixed)
+        return fixed is not None and (pa.types.is_floating(fixed) or pa.types.is_decimal(fixed))
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return columns of texts as the types that hold all of their values."""

@@ -73,6 +73,8 @@ def imported(run, request):
         ([-(2**63) - 1, LONG], "decimal128(38, 0)"),
         ([10**38 - 1, 1 - 10**38], "decimal128(38, 0)"),
         ([10**38, 7], "string"),
+        ([2**128 + 7, LONG], "string"),
+        ([7, 2**127 + 2**126 + 1], "string"),
     ],
 )
 def test_every_integer_comes_back_digit_for_digit(imported, numbers, type_):
@@ -242,6 +244,15 @@ def test_numbers_are_appended_to_columns_of_wide_types(run, number, format):
     given = {"csv": f"a\n{number}\n", "ndjson": f'{{"a": {number}}}\n'}[format]
     run("import", "-", "t.blz", "--append", "--format", format, given=given)
     assert [str(value) for value in blz.read_table("t.blz")["a"].to_pylist()] == [number]
+
+
+@pytest.mark.parametrize("digits", [240282366920938463463374607431768211457, 10**38, 2**128])
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_a_number_that_a_decimal_cannot_hold_is_refused(run, format, digits):
+    given = {"csv": f"a\n1\n{digits}\n", "ndjson": f'{{"a": 1}}\n{{"a": {digits}}}\n'}[format]
+    command = ["import", "-", "t.blz", "--format", format, "--dtype", "a=decimal(38,0)"]
+    assert "row 2: " in run(*command, given=given, code=1)
+    assert not blz.exists("t.blz")
 
 
 @pytest.mark.parametrize(
