@@ -18,6 +18,14 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 PATHS = ("PATH", "FILE", "TABLE", "TARGET", "[NAME=]TABLE")
 
 
+def column_names(known: Sequence[str], columns: str | None) -> list[str] | None:
+    """Return the names in an argument `A,B`, of columns that are known; None for all columns."""
+    if columns is None:
+        return None
+    # A name may contain a comma.
+    return [columns] if columns in known else columns.split(",")
+
+
 class UsageError(Exception):
     """Arguments that cannot be parsed, or that do not go together."""
 
@@ -63,6 +71,7 @@ def _move(commands: Any) -> None:
     way.add_argument("--append", action="store_true", help="append to the table, if it exists")
     way.add_argument("--replace", action="store_true", help="replace the table, if it exists")
     _evolve(one)
+    _commit_id(one)
     one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
     text = "codec: lz4, lz4hc, zlib or zstd; by default each column gets the one that suits it"
     one.add_argument("--compression", metavar="CODEC", help=text)
@@ -134,6 +143,7 @@ def _change(commands: Any) -> None:
     text = "columns of the key; each key may occur once in the files"
     one.add_argument("--on", required=True, metavar="A,B", help=text)
     _evolve(one)
+    _commit_id(one)
     _json(one)
     text = "commit the contents of an older version again"
     one = _path_command(commands, "restore", "changing:restore", text)
@@ -213,7 +223,18 @@ def _files(one: Parser, text: str) -> None:
     one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
     text = "between the values of a row in CSV, default a comma"
     one.add_argument("--delimiter", type=_character, metavar="C", help=text)
+    text = "before the places of a number in CSV, default a point"
+    one.add_argument("--decimal", type=_character, default=".", metavar="C", help=text)
+    text = "the first line of CSV has values; the columns are named f0, f1, f2"
+    one.add_argument("--no-header", action="store_true", help=text)
+    text = "lines to skip at the begin of each CSV file"
+    one.add_argument("--skip", type=_count, default=0, metavar="N", help=text)
     one.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
+
+
+def _commit_id(one: Parser) -> None:
+    text = "name of this work, for example its date; work that was committed once is not repeated"
+    one.add_argument("--commit-id", metavar="ID", help=text)
 
 
 def _rows(one: Parser) -> None:

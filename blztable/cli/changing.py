@@ -9,9 +9,8 @@ from dataclasses import asdict
 
 import blztable as blz
 from blztable.cli import show
-from blztable.cli.arguments import UsageError
+from blztable.cli.arguments import UsageError, column_names
 from blztable.cli.command import DAMAGE
-from blztable.cli.looking import column_names
 from blztable.cli.terminal import check_stdout, print_result
 
 
@@ -72,7 +71,7 @@ def compact(options: Namespace) -> None:
     """Merge small row groups, or sort all rows."""
     with blz.open(options.path, "a") as table:
         before = table.version
-        table.compact(sort_by=column_names(table, options.sort_by or None))
+        table.compact(sort_by=column_names(table.column_names, options.sort_by or None))
         result = {
             "path": table.path,
             "version": table.version,

@@ -1,13 +1,18 @@
 """Commands: run one, print an error as one line, and return the exit code.
 
 0: done. 1: an error. 2: arguments that cannot be parsed. 3: the table is damaged. 130: Ctrl-C. A
-closed pipe or Ctrl-C ends a command without a message. The module of a command is imported when it
-runs, so `blz --version` does not wait for the others. Knows nothing of the commands.
+closed pipe or Ctrl-C ends a command without a message. But once a command has committed, Ctrl-C
+says so and returns 0: a script that tries again would do the work twice. The module of a command is
+imported when it runs, so `blz --version` does not wait for the others. Knows nothing of the
+commands.
 """
 
+import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 from blztable.cli.arguments import UsageError, parser
@@ -29,7 +34,21 @@ _EXPECTED = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = sys.argv[1:] if argv is None else argv
+    with _commits() as commits:
+        try:
+            code = _run(sys.argv[1:] if argv is None else argv)
+            if argv is None:
+                # All is said; only Python itself has to end.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:
+            if not commits:
+                return INTERRUPTED
+            print(f"interrupted after the commit of version {commits[-1]}", file=sys.stderr)
+            return 0
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         if not arguments:
             parser().print_help(sys.stderr)
@@ -43,8 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Python flushes stdout again when it exits, and would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except UsageError as error:
         return _failed(error, USAGE)
     except CorruptError as error:
@@ -52,6 +69,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _EXPECTED as error:
         return _failed(error, ERROR)
     return code
+
+
+class _Commits(logging.Handler):
+    """Listens to the log, which tells of each commit before an interrupt is raised."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.versions: list[int] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the number of a version that was committed."""
+        if record.msg.startswith("%s: version %d: ") and isinstance(record.args, tuple):
+            self.versions.append(int(str(record.args[1])))
+
+
+@contextmanager
+def _commits() -> Iterator[list[int]]:
+    """Yield the numbers of the versions that this process commits."""
+    log, handler = logging.getLogger("blztable"), _Commits()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield handler.versions
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
 
 
 def _failed(error: Exception, code: int) -> int:

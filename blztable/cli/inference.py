@@ -204,9 +204,11 @@ class Kinds:
         return pa.nulls(len(texts), self.type)
 
     def _fixed_values(self, texts: pa.Array, type_: pa.DataType, point: str) -> pa.Array:
+        plain = _plain(texts, point)
+        if pa.types.is_decimal(type_):
+            return _decimals(plain, type_)
         if not pa.types.is_floating(type_):
             return texts.cast(type_)
-        plain = _plain(texts, point)
         values = plain.cast(type_)
         if not self.is_given:
             check_floats(plain, values)
@@ -334,7 +336,7 @@ def _others(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 def _numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(type_):
         _refuse(pc.invert(pc.match_substring_regex(texts, f"^(?:{_PLAIN})$")))
-        return texts.cast(type_)
+        return _decimals(texts, type_)
     values = texts.cast(type_)
     # Leading zeros, and hexadecimal numbers; nearly all others are 0 and 0.5.
     for zero in ("0", "-0"):
@@ -346,6 +348,14 @@ def _numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_floating(type_):
         check_floats(texts, values)
     return values
+
+
+def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    # Arrow does not see that a number overflows the integer of a decimal.
+    limit = 76 if pa.types.is_decimal256(type_) else DIGITS
+    is_short = pc.match_substring_regex(texts, rf"^-?0*\.?([0-9]\.?){{0,{limit}}}([eE].*)?$")
+    _refuse(pc.invert(is_short), f"a number of more than {limit} digits is no {type_}")
+    return texts.cast(type_)
 
 
 def check_floats(texts: pa.Array, values: pa.Array) -> None:
@@ -369,7 +379,10 @@ def check_floats(texts: pa.Array, values: pa.Array) -> None:
             and not found[4]
             and not _is_exact(*(int(found[1] + (found[2] or "0")), text, values.type))
         ):
-            raise pa.ArrowInvalid(f"{values.type} would change the digits of {text}")
+            raise pa.ArrowInvalid(
+                f"{values.type} would change the digits of {text}; --dtype of the column with this "
+                "type lets it"
+            )
 
 
 def _is_exact(number: int, text: str, type_: pa.DataType) -> bool:
@@ -384,6 +397,6 @@ def float_limit(type_: pa.DataType) -> int:
     return 1 << (np.finfo(type_.to_pandas_dtype()).nmant + 1)
 
 
-def _refuse(mask: pa.Array) -> None:
+def _refuse(mask: pa.Array, message: str = "a value would change") -> None:
     if pc.any(mask).as_py():
-        raise pa.ArrowInvalid("a value would change")
+        raise pa.ArrowInvalid(message)

@@ -27,6 +27,9 @@ _TOKEN = re.compile(
     rb"|(-?(?:NaN|Inf(?:inity)?|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?))(?=[\s,}\]]|$)",
     re.DOTALL,
 )
+_MIXED = re.compile(
+    r"Column\(/([^/]*)\) changed from (?:number to string|string to number)", re.DOTALL
+)
 _BLANKS = re.compile("[ \t\r\n]*")
 
 
@@ -126,7 +129,12 @@ def read(block: bytes, rows: Kinds) -> pa.RecordBatch:
     try:
         return _batch(_parse(_spelled(block), None), rows, is_spelled=True)
     except pa.ArrowInvalid as error:
-        raise (unparsed or error) from None
+        if unparsed is None:
+            raise
+        remedy = ""
+        if found := _MIXED.search(str(unparsed)):
+            remedy = f"; `--dtype {found[1]}=string` reads both as text"
+        raise pa.ArrowInvalid(f"{unparsed}{remedy}") from error
 
 
 def first_error(block: bytes, read: Callable[[bytes], object]) -> tuple[int, str]:
@@ -139,7 +147,7 @@ def first_error(block: bytes, read: Callable[[bytes], object]) -> tuple[int, str
             read(b"".join(lines[:middle]))
             good = middle
         except pa.ArrowInvalid as error:
-            bad, message = middle, re.sub(r" in row \d+$", "", str(error))
+            bad, message = middle, re.sub(r" in row \d+(?=;|$)", "", str(error))
     return bad - 1, message
 
 
@@ -152,6 +160,8 @@ def is_readable(type_: pa.DataType) -> bool:
         return is_readable(type_.value_type)
     if types.is_dictionary(type_):
         return is_readable(type_.value_type)
+    if types.is_null(type_):
+        return True
     try:
         pa.nulls(0, pa.string()).cast(type_)
     except pa.ArrowNotImplementedError:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 import blztable as blz
 from blztable.cli import show
+from blztable.cli.arguments import column_names
 from blztable.cli.command import DAMAGE
 from blztable.cli.terminal import Json, print_result
 
@@ -44,7 +45,7 @@ def _show(
 def head(options: Namespace) -> None:
     """Show the first rows."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table, options.columns)
+        names = column_names(table.column_names, options.columns)
         if options.where is None:
             rows = (table if names is None else table[names]).head(options.n)
         else:
@@ -56,7 +57,7 @@ def head(options: Namespace) -> None:
 def tail(options: Namespace) -> None:
     """Show the last rows."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table, options.columns)
+        names = column_names(table.column_names, options.columns)
         if options.where is None:
             rows = (table if names is None else table[names]).tail(options.n)
         else:
@@ -94,7 +95,9 @@ def count(options: Namespace) -> None:
 def explain(options: Namespace) -> None:
     """Show what a read reads and skips."""
     with blz.open(options.path, **options.at) as table:
-        plan = table.explain(column_names(table, options.columns), filters=options.where)
+        plan = table.explain(
+            column_names(table.column_names, options.columns), filters=options.where
+        )
         result = {"path": table.path, **asdict(plan)}
     print_result(options, result, str(plan).split("\n"))
 
@@ -121,14 +124,6 @@ def diff(options: Namespace) -> None:
         found = table.diff(options.old, options.new)
         result = {"path": table.path, **asdict(found)}
     print_result(options, result, str(found).split("\n"))
-
-
-def column_names(table: blz.CTable, columns: str | None) -> list[str] | None:
-    """Return the names in an argument `A,B`; None for all columns."""
-    if columns is None:
-        return None
-    # A name may contain a comma.
-    return [columns] if columns in table.column_names else columns.split(",")
 
 
 def _open_intact(path: str) -> blz.CTable:

@@ -7,7 +7,7 @@ import importlib
 import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -17,8 +17,8 @@ import pyarrow as pa
 
 import blztable as blz
 from blztable.cli import sinks, sources
-from blztable.cli.arguments import UsageError
-from blztable.cli.looking import column_names, show_rows
+from blztable.cli.arguments import UsageError, column_names
+from blztable.cli.looking import show_rows
 from blztable.cli.terminal import Json, bar, print_result
 from blztable.cli.type_names import type_named
 
@@ -28,21 +28,52 @@ R = TypeVar("R")
 def import_(options: Namespace) -> None:
     """Make a table of files, or append them, in one commit."""
     is_old = len(options.files) == 1 and _is_old(options.files[0])
-    rows = (_convert if is_old else _import_files)(options)
+    made = _version_made(options)
+    rows = 0 if made else (_convert if is_old else _import_files)(options)
     with blz.open(options.table) as table:
         result: Json = {"table": table.path, "version": table.version, "rows_appended": rows}
         result |= {"rows": table.nrows, "columns": len(table.column_names)}
         result |= {"nbytes": table.nbytes, "cbytes": table.cbytes}
+    if made:
+        print_result(options, result, [_told(options, made)])
+        return
     line = f"imported rows: {rows:,}; version {result['version']}; rows in all: {result['rows']:,}"
     print_result(options, result, [f"{line}; compared value by value" if is_old else line])
+
+
+def _version_made(options: Namespace) -> int | None:
+    """Return the version of the commit with the name that an option gives; None without one."""
+    if options.commit_id is None or not blz.exists(options.table):
+        return None
+    with (
+        blz.open(options.table, "a") as table,
+        suppress(_NotMade),
+        table.transaction(commit_id=options.commit_id) as tx,
+    ):
+        if tx.is_repeated:
+            return tx.version
+        # A transaction with a name commits, even without changes.
+        raise _NotMade
+    return None
+
+
+class _NotMade(Exception):
+    """There is no commit of a name."""
+
+
+def _told(options: Namespace, version: int) -> str:
+    return f"nothing is done: {options.commit_id!r} was committed before, as version {version}"
 
 
 def _is_old(path: str) -> bool:
     """True for what another program may have stored as a table, and for tables of our own."""
     if os.path.isdir(path):
         return True
-    if not os.path.isfile(path):
-        return False
+    return os.path.isfile(path) and _has_magic(path)
+
+
+def _has_magic(path: str | Path) -> bool:
+    """True for a file that begins as tables in one file, arrays and files of Bloscpack do."""
     with Path(path).open("rb") as file:
         return file.read(4) == b"blpk"
 
@@ -55,6 +86,7 @@ def _convert(options: Namespace) -> int:
         "dtype": [],
         "compression": None,
         "layout": None,
+        "commit_id": None,
     }
     for name, value in allowed.items():
         if getattr(options, name) != value:
@@ -62,7 +94,7 @@ def _convert(options: Namespace) -> int:
             raise UsageError(f"--{option} is for files; convert the old table first")
     (path,) = options.files
     with blz.open(path) as old:
-        names = column_names(old, options.columns)
+        names = column_names(old.column_names, options.columns)
         total = old.nrows
     mode: Literal["w", "x"] = "w" if options.replace else "x"
     with bar("importing", total) as advance:
@@ -83,12 +115,7 @@ def _import_files(options: Namespace) -> int:
         fixed = {}
         if table is not None:
             stack.enter_context(table)
-            fixed = {
-                column.name: column.type
-                for column in table.schema
-                # Only these can become wider.
-                if not (options.evolve and _is_number_or_null(column.type))
-            }
+            fixed = _types_kept(options, table)
         files = stack.enter_context(_files(options, fixed))
         try:
             return _until_wide_enough(files, lambda: _import_once(options, files, table))
@@ -100,10 +127,13 @@ def _files(options: Namespace, fixed: dict[str, pa.DataType]) -> sources.Files:
     return sources.Files(
         options.files,
         format=options.format,
-        columns=None if options.columns is None else options.columns.split(","),
+        columns=options.columns,
         nulls=options.null,
         delimiter=options.delimiter,
         encoding=options.encoding,
+        decimal=options.decimal,
+        has_header=not options.no_header,
+        skip=options.skip,
         given={name: type_named(type_) for name, type_ in options.dtype},
         fixed=fixed,
     )
@@ -123,9 +153,22 @@ def _until_wide_enough(files: sources.Files, read: Callable[[], R]) -> R:
             raise blz.SchemaError(f"{place}: {message}") from None
 
 
-def _is_number_or_null(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_null(type_))
+def _types_kept(options: Namespace, table: blz.CTable) -> dict[str, pa.DataType]:
+    """Return the types of the columns whose type the files have to have."""
+    return {
+        column.name: column.type
+        for column in table.schema
+        # Only numbers can become wider; a column of nulls takes any type.
+        if not (_is_null(column.type) or (options.evolve and _is_number(column.type)))
+    }
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _is_null(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_null(type_))
 
 
 def _to_append_to(options: Namespace) -> blz.CTable | None:
@@ -156,13 +199,13 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
         if first is None:
             raise ValueError(f"{files.place}: no rows, and no names of columns")
         data = chain([first], batches)
-        sort_by = options.sort_by and options.sort_by.split(",")
+        sort_by = column_names(first.schema.names, options.sort_by or None)
         if table is not None and sort_by:
             if options.compression:
                 raise UsageError(
                     "--compression goes with --append or with --sort-by, not with both"
                 )
-            with table.transaction() as tx:
+            with table.transaction(commit_id=options.commit_id) as tx:
                 tx.append(data, evolve=options.evolve)
                 tx.compact(sort_by=sort_by)
         else:
@@ -175,28 +218,36 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
                 layout=options.layout,
                 compression=options.compression,
                 sort_by=sort_by,
+                commit_id=options.commit_id,
             )
     return rows
 
 
 def upsert(options: Namespace) -> None:
     """Update the rows whose key is there, and append the others."""
+    if made := _version_made(options):
+        with blz.open(options.table) as table:
+            result: Json = {"table": table.path, "version": made, "is_repeated": True}
+            result |= {"rows_appended": 0, "rows_updated": 0, "rows": table.nrows}
+        print_result(options, result, [_told(options, made)])
+        return
     with blz.open(options.table, "a") as table:
-        types = {
-            field.name: field.type
-            for field in table.schema
-            if not (options.evolve and _is_number_or_null(field.type))
-        }
+        types = _types_kept(options, table)
         with _files(options, types) as files, bar("reading") as advance:
 
             def read() -> list[pa.RecordBatch]:
                 return list(_shown(files.batches(), advance))
 
             tables = [pa.Table.from_batches([one]) for one in _until_wide_enough(files, read)]
-        on = column_names(table, options.on)
+        on = column_names(table.column_names, options.on)
         assert on is not None
         data = pa.concat_tables(tables, promote_options="permissive")
-        done = table.upsert(data, on, evolve=options.evolve)
+        if options.commit_id is None:
+            done = table.upsert(data, on, evolve=options.evolve)
+        else:
+            with table.transaction(commit_id=options.commit_id) as tx:
+                tx.upsert(data, on, evolve=options.evolve)
+            done = tx.changed
         result = {"table": table.path, **asdict(done), "rows": table.nrows}
     print_result(options, result, [str(done)])
 
@@ -204,7 +255,7 @@ def upsert(options: Namespace) -> None:
 def export(options: Namespace) -> None:
     """Write rows to a file or to standard output."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table, options.columns)
+        names = column_names(table.column_names, options.columns)
         with table.to_batches(names, filters=options.where) as batches:
             total = table.nrows if options.where is None else None
             _write(options, batches, batches.schema, total)
@@ -216,8 +267,23 @@ def _write(
     format = sinks.format_of(options.format, options.output)
     with ExitStack() as stack:
         if options.output not in (None, "-"):
+            _check_target(options.output)
             batches = _shown(batches, stack.enter_context(bar("exporting", total)))
         sinks.write(batches, schema, format, options.output)
+
+
+def _check_target(output: str) -> None:
+    """Raise FileExistsError for a file that would take the place of a table or an array."""
+    path = Path(os.path.realpath(output))
+    found = None
+    if path.is_dir():
+        found = "a table" if blz.exists(path) else "a directory"
+    elif path.is_file() and _has_magic(path):
+        found = "a table, or an array"
+    elif any(map(blz.exists, path.parents)):
+        found = "inside of a table"
+    if found:
+        raise FileExistsError(f"{output} is {found}: it is left as it is; choose another path")
 
 
 def _shown(

@@ -30,7 +30,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as parquet
 
 from blztable.cli import json_lines
-from blztable.cli.arguments import UsageError
+from blztable.cli.arguments import UsageError, column_names
 from blztable.cli.inference import Kind, Kinds
 from blztable.cli.type_names import csv_type
 
@@ -80,7 +80,8 @@ class Files:
 
     names: Sequence[str]
     format: str | None = None
-    columns: Sequence[str] | None = None
+    # Names in one text, `A,B`.
+    columns: str | None = None
     nulls: Sequence[str] = ()
     delimiter: str | None = None
     encoding: str | None = None
@@ -191,21 +192,21 @@ class Files:
         with self._open(name) as file:
             begin = file.read(64)
         known = (format for magic, format in MAGIC.items() if begin.startswith(magic))
-        return next(known, "ndjson" if begin.lstrip()[:1] == b"{" else "csv")
+        return next(known, "ndjson" if begin.lstrip()[:1] in (b"{", b"[") else "csv")
 
     def _wanted(self, names: Sequence[str]) -> list[str] | None:
         """Return the columns to read of those in a file; None for all, or if one is missing."""
-        if self.columns is None or not {*self.columns} <= {*names}:
-            return None
-        return list(self.columns)
+        wanted = column_names(names, self.columns)
+        return None if wanted is None or not {*wanted} <= {*names} else wanted
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.columns is None:
+        wanted = column_names(batch.schema.names, self.columns)
+        if wanted is None:
             return batch
-        for name in self.columns:
+        for name in wanted:
             if name not in batch.schema.names:
                 raise self._error(f"no column is named {name!r}; there are {batch.schema.names}")
-        return batch.select(list(self.columns))
+        return batch.select(wanted)
 
     def _cast(self, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
         """Return a batch with columns of other types."""
@@ -266,11 +267,11 @@ class Files:
             raise self._csv_error(name, str(error)) from None
 
     def _is_typed_here(self, column: str) -> bool:
-        """True for a column without a type, and for floats: Arrow would round integers."""
+        """True for columns without a type, and where Arrow would change numbers that do not fit."""
         if column not in self.fixed and column not in self.given:
             return True
         fixed = self.kinds.expected.get(column, Kinds()).fixed
-        return fixed is not None and pa.types.is_floating(fixed)
+        return fixed is not None and (pa.types.is_floating(fixed) or pa.types.is_decimal(fixed))
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return columns of texts as the types that hold all of their values."""
@@ -372,14 +373,17 @@ class Files:
         def read(block: bytes) -> pa.RecordBatch:
             return json_lines.read(block, self.kinds)
 
-        with self._open(name) as file:
-            for block in json_lines.blocks(file, BLOCK_BYTES):
-                try:
-                    batch = read(block)
-                except pa.ArrowInvalid:
-                    row, message = json_lines.first_error(block, read)
-                    raise self._error(f"row {self.rows + row + 1:,}: {message}") from None
-                yield batch
+        try:
+            with self._open(name) as file:
+                for block in json_lines.blocks(file, BLOCK_BYTES):
+                    try:
+                        batch = read(block)
+                    except pa.ArrowInvalid:
+                        row, message = json_lines.first_error(block, read)
+                        raise self._error(f"row {self.rows + row + 1:,}: {message}") from None
+                    yield batch
+        except pa.ArrowInvalid as error:
+            raise self._error(str(error)) from None
 
     def _parquet(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         with parquet.ParquetFile(self._path(name)) as file:

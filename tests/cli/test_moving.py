@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
@@ -23,6 +24,8 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.cli import main, sources
+from blztable.storage.local import LocalStore
+from blztable.storage.one_file.store import OneFileStore
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 BLZ = [sys.executable, "-m", "blztable"]
@@ -549,3 +552,115 @@ def test_a_script_completes_commands(run):
     pytest.importorskip("shtab")
     for shell in ("bash", "zsh", "fish", "tcsh"):
         assert "import" in run("completion", shell)
+
+
+def test_work_with_a_name_is_committed_once(run):
+    once = ["--commit-id", "monday"]
+    for verb, then in (("--append", 3), ("--replace", 3)):
+        run("import", "-", "t.blz", verb, *once, given=SALES)
+        said = run("import", "-", "t.blz", verb, *once, given=SALES)
+        assert said == "nothing is done: 'monday' was committed before, as version 1\n"
+        assert blz.open("t.blz").nrows == then
+    assert (
+        json.loads(run("import", "-", "t.blz", *once, "--json", given=SALES))["rows_appended"] == 0
+    )
+    run("import", "-", "t.blz", "--append", "--sort-by", "id", "--commit-id", "sorted", given=SALES)
+    run("import", "-", "t.blz", "--append", "--sort-by", "id", "--commit-id", "sorted", given=SALES)
+    assert blz.open("t.blz").nrows == 6
+    assert blz.open("t.blz").version == 2
+
+
+def test_an_upsert_with_a_name_is_committed_once(run):
+    run("import", "-", "t.blz", given=SALES)
+    upsert = ["upsert", "-", "t.blz", "--on", "id", "--commit-id", "tuesday"]
+    assert "1 row appended" in run(*upsert, given=b"id,amt\n9,1\n")
+    said = run(*upsert, given=b"id,amt\n9,2\n")
+    assert said == "nothing is done: 'tuesday' was committed before, as version 2\n"
+    assert json.loads(run(*upsert, "--json", given=b"id,amt\n9,2\n"))["rows_updated"] == 0
+    assert rows_of()["amt"][-1] == 1
+
+
+@pytest.mark.parametrize("command", ["export", "sql"])
+@pytest.mark.parametrize("target", ["directory", "file", "link", "part", "array", "new", "folder"])
+def test_no_text_takes_the_place_of_a_table_or_an_array(run, command, target):
+    blz.to_blz({"a": [1]}, "source.blz")
+    Path("folder").mkdir()
+    blz.to_blz({"a": [1, 2, 3]}, "t.blz", layout="directory" if target != "file" else "file")
+    blz.SuperChunk.create("a.blp", np.int64).close()
+    Path("link.csv").symlink_to("a.blp")
+    output = {
+        **{"directory": "t.blz", "file": "t.blz", "link": "link.csv", "array": "a.blp"},
+        **{"part": "t.blz/data/col0/__1__.bin", "new": "t.blz/data/x.csv", "folder": "folder"},
+    }[target]
+    before = sorted((str(path), path.read_bytes()) for path in files_below(Path()))
+    source = ["source.blz"] if command == "export" else ["from source", "source.blz"]
+    for path in ([output], [output, "--format", "parquet"]):
+        said = run(command, *source, "-o", *path, code=1)
+        assert said.startswith(f"blz: {output} is ")
+        assert "it is left as it is; choose another path" in said
+    assert sorted((str(path), path.read_bytes()) for path in files_below(Path())) == before
+    assert blz.read_table("t.blz")["a"].to_pylist() == [1, 2, 3]
+
+
+def files_below(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_names_with_commas_stand_alone_in_every_command(run):
+    Path("x.csv").write_text('"a,b",c\n2,2\n1,5\n')
+    run("import", "x.csv", "t.blz", "--columns", "a,b", "--sort-by", "a,b")
+    assert rows_of() == {"a,b": [1, 2]}
+    run("import", "x.csv", "t.blz", "--append", "--columns", "a,b", "--sort-by", "a,b")
+    run("import", "x.csv", "u.blz", "--dtype", "a,b=string", "--columns", "c,a,b", code=1)
+    run("import", "x.csv", "u.blz")
+    run("upsert", "x.csv", "u.blz", "--on", "a,b")
+    for command in ("head", "tail", "explain", "cat"):
+        assert "a,b" in run(command, "u.blz", "--columns", "a,b")
+    run("compact", "u.blz", "--sort-by", "a,b")
+    assert rows_of("u.blz") == {"a,b": [1, 2], "c": [5, 2]}
+
+
+INTERRUPTED = {
+    "import": ["import", "x.csv", "t.blz", "--append"],
+    "sorted": ["import", "x.csv", "t.blz", "--append", "--sort-by", "a"],
+    "replace": ["import", "x.csv", "t.blz", "--replace"],
+    "new": ["import", "x.csv", "new.blz"],
+    "upsert": ["upsert", "x.csv", "t.blz", "--on", "a"],
+    "delete": ["delete", "t.blz", "--where", "a = 1"],
+    "restore": ["restore", "t.blz", "1"],
+    "tag": ["tag", "t.blz", "name"],
+    "compact": ["compact", "t.blz", "--sort-by", "b"],
+}
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+@pytest.mark.parametrize("command", INTERRUPTED)
+@pytest.mark.parametrize("is_before", [True, False])
+def test_ctrl_c_behind_a_commit_says_so_and_before_it_commits_nothing(
+    capsys, monkeypatch, command, layout, is_before
+):
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    Path("x.csv").write_text("a,b\n7,1\n")
+    blz.to_blz({"a": [1, 2], "b": [2, 1]}, "t.blz", layout=layout)
+    with monkeypatch.context() as patch:
+        for kind in (LocalStore, OneFileStore):
+
+            def publish(self, *arguments, original=kind.publish, **options):
+                if is_before:
+                    raise KeyboardInterrupt
+                original(self, *arguments, **options)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            patch.setattr(kind, "publish", publish)
+        code = main(INTERRUPTED[command])
+    signal.signal(signal.SIGINT, handler)
+    out, err = capsys.readouterr()
+    path = INTERRUPTED[command][2 if "x.csv" in INTERRUPTED[command] else 1]
+    version = blz.open(path).version if blz.exists(path) else 0
+    if is_before:
+        assert (code, out, err) == (130, "", "")
+        assert version == (0 if command == "new" else 1)
+    else:
+        assert code == 0
+        assert version == (1 if command == "new" else 2)
+        assert (out, err) == ("", f"interrupted after the commit of version {version}\n")

@@ -172,36 +172,37 @@ class Commit:
         begun.check_process()
         if self.plan.is_durable and staged is not None:
             begun.files.flush(staged.files(), begun.base)
-        with (
-            DeferInterrupt(),
-            ExitStack() as afterwards,
-            self._repeat_made_durable(),
-            in_flight.writers_lock(store, durable=self.plan.is_durable),
-        ):
-            locked = monotonic()
-            version, staged, lines = self._publish(operation, rebase)
-            # Whatever fails from here on, the published version does not name these files.
-            columns = {path[0] for path in version.head.columns.paths}
-            afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
-            if version.head.durable:
-                try:
-                    store.flush_names(layout.MANIFESTS)
-                except BlzError as error:
-                    raise _unknown(store, version.head.version, error) from error
-            pinned = _pin(version)
-            self._tidy(version, staged, lines)
-        head = version.head
-        groups = len(head.row_groups)
-        _log.info(
-            "%s: version %d: %s; %d rows, %d row groups",
-            *(store.name, head.version, operation, head.rows, groups),
-        )
-        _log.debug(
-            "%s: version %d: %d bytes in columns, %d in lines; "
-            "waited %.4f s for the lock, held it %.4f s",
-            *(store.name, head.version, sum(head.columns.cbytes), sum(map(len, lines))),
-            *(locked - started, monotonic() - locked),
-        )
+        # The log tells of the commit before Ctrl-C is raised, so that a listener knows of it.
+        with DeferInterrupt():
+            with (
+                ExitStack() as afterwards,
+                self._repeat_made_durable(),
+                in_flight.writers_lock(store, durable=self.plan.is_durable),
+            ):
+                locked = monotonic()
+                version, staged, lines = self._publish(operation, rebase)
+                # Whatever fails from here on, the published version does not name these files.
+                columns = {path[0] for path in version.head.columns.paths}
+                afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
+                if version.head.durable:
+                    try:
+                        store.flush_names(layout.MANIFESTS)
+                    except BlzError as error:
+                        raise _unknown(store, version.head.version, error) from error
+                pinned = _pin(version)
+                self._tidy(version, staged, lines)
+            head = version.head
+            groups = len(head.row_groups)
+            _log.info(
+                "%s: version %d: %s; %d rows, %d row groups",
+                *(store.name, head.version, operation, head.rows, groups),
+            )
+            _log.debug(
+                "%s: version %d: %d bytes in columns, %d in lines; "
+                "waited %.4f s for the lock, held it %.4f s",
+                *(store.name, head.version, sum(head.columns.cbytes), sum(map(len, lines))),
+                *(locked - started, monotonic() - locked),
+            )
         return version, pinned
 
     def _publish(
