@@ -100,11 +100,11 @@ def test_many_values_are_an_array(values):
 def test_a_series_is_what_a_column_of_a_frame_is(values):
     series = pd.Series(values, index=[2, 0, 1], dtype=values.dtype)
     stored = ingest(series.to_frame("a"), index=False)
-    array, descriptor, _ = values_of(series, "here")
+    given = values_of(series, "here")
     field = stored.table.schema.field("a")
-    found = coerce_values(array, descriptor, field, stored.frame, "here")
+    found = coerce_values(given, field, stored.frame, "here")
     # UUIDs are their storage in a table.
-    array, _ = plain_values(array, "here")
+    array, _ = plain_values(given.values, "here")
     whole = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     # Compared as text, because NaN is not equal to itself.
     assert (found.type, str(found)) == (whole.type, str(whole))
@@ -137,8 +137,8 @@ FRAME = ingest(pd.DataFrame({"a": [1]})).frame
 
 
 def fit(values, type_, frame=None, **options):
-    array, descriptor, _ = values_of(values, "here")
-    return coerce_values(array, descriptor, pa.field("a", type_, **options), frame, "here")
+    given = values_of(values, "here")
+    return coerce_values(given, pa.field("a", type_, **options), frame, "here")
 
 
 def test_values_that_fit_take_the_type_of_the_column():
