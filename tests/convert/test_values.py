@@ -108,7 +108,7 @@ def test_a_series_is_what_a_column_of_a_frame_is(values):
     whole = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     # Compared as text, because NaN is not equal to itself.
     assert (found.type, str(found)) == (whole.type, str(whole))
-    assert (descriptor is None) == (field.metadata is None)
+    assert (given.descriptor is None) == (field.metadata is None)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +167,13 @@ def test_one_value_fits_where_it_does_not_change():
     with pytest.raises(
         SchemaError, match="here: type double cannot be stored as float without loss"
     ):
-        fit(0.1, pa.float32())
+        fit(np.float64(0.1), pa.float32())
     with pytest.raises(
         SchemaError, match="here: type double cannot be stored as float without loss"
     ):
-        fit([1.5, 0.1], pa.float32())
+        fit(np.array([1.5, 0.1]), pa.float32())
+    assert fit([1.5, 0.1], pa.float32())[1].equals(pa.scalar(0.1, pa.float32()))
+    assert fit(0.1, pa.float32())[0].equals(pa.scalar(0.1, pa.float32()))
     assert fit([1.5], pa.float32()).to_pylist() == [1.5]
     assert fit(3.0, pa.int8()).to_pylist() == [3]
 
