@@ -100,15 +100,15 @@ def test_many_values_are_an_array(values):
 def test_a_series_is_what_a_column_of_a_frame_is(values):
     series = pd.Series(values, index=[2, 0, 1], dtype=values.dtype)
     stored = ingest(series.to_frame("a"), index=False)
-    array, descriptor, _ = values_of(series, "here")
+    given = values_of(series, "here")
     field = stored.table.schema.field("a")
-    found = coerce_values(array, descriptor, field, stored.frame, "here")
+    found = coerce_values(given, field, stored.frame, "here")
     # UUIDs are their storage in a table.
-    array, _ = plain_values(array, "here")
+    array, _ = plain_values(given.values, "here")
     whole = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     # Compared as text, because NaN is not equal to itself.
     assert (found.type, str(found)) == (whole.type, str(whole))
-    assert (descriptor is None) == (field.metadata is None)
+    assert (given.descriptor is None) == (field.metadata is None)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ FRAME = ingest(pd.DataFrame({"a": [1]})).frame
 
 
 def fit(values, type_, frame=None, **options):
-    array, descriptor, _ = values_of(values, "here")
-    return coerce_values(array, descriptor, pa.field("a", type_, **options), frame, "here")
+    given = values_of(values, "here")
+    return coerce_values(given, pa.field("a", type_, **options), frame, "here")
 
 
 def test_values_that_fit_take_the_type_of_the_column():
@@ -167,11 +167,13 @@ def test_one_value_fits_where_it_does_not_change():
     with pytest.raises(
         SchemaError, match="here: type double cannot be stored as float without loss"
     ):
-        fit(0.1, pa.float32())
+        fit(np.float64(0.1), pa.float32())
     with pytest.raises(
         SchemaError, match="here: type double cannot be stored as float without loss"
     ):
-        fit([1.5, 0.1], pa.float32())
+        fit(np.array([1.5, 0.1]), pa.float32())
+    assert fit([1.5, 0.1], pa.float32())[1].equals(pa.scalar(0.1, pa.float32()))
+    assert fit(0.1, pa.float32())[0].equals(pa.scalar(0.1, pa.float32()))
     assert fit([1.5], pa.float32()).to_pylist() == [1.5]
     assert fit(3.0, pa.int8()).to_pylist() == [3]
 

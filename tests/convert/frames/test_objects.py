@@ -194,7 +194,17 @@ BAD = [
     [pd.Interval(0, 1), pd.Period("2020", "D")],
     *([value] for value in NEVER),
 ]
+def replaced(value):
+    """Return a value whose texts are what UTF-8 can encode."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {replaced(key): replaced(one) for key, one in value.items()}
+    return [replaced(one) for one in value] if isinstance(value, list) else value
+
+
 REMEDIES = {
+    r'text\.encode\("utf-8", "replace"\)': lambda column: (column.map(replaced), "infer"),
     r'pass object="json"': lambda column: (column, "json"),
     r'pass object="infer"': lambda column: (column, "infer"),
     r"convert it with astype\(str\)": lambda column: (column.astype(str), "infer"),
