@@ -164,6 +164,16 @@ def test_a_rewrite_that_finds_a_damaged_record_is_told_once(half_dead):
         assert table.nrows == 50_002
 
 
+def test_a_rewrite_that_finds_damaged_first_bytes_is_told(half_dead):
+    data = bytearray(half_dead.read_bytes())
+    data[60] ^= 1
+    half_dead.write_bytes(data)
+    with blz.open(half_dead, "a") as table:
+        with pytest.warns(UserWarning, match="the first bytes of the file are damaged"):
+            table.append({"x": [1.0]})
+        assert table.nrows == 50_001
+
+
 def test_a_large_table_is_rewritten_by_vacuum_only(half_dead, monkeypatch):
     monkeypatch.setattr(writing, "MOST_COPIED", 1000)
     size = half_dead.stat().st_size
