@@ -115,3 +115,12 @@ def test_a_creation_whose_flush_fails_leaves_no_file_or_says_that_it_is_unknown(
         assert os.listdir(tmp_path) == []
     else:
         assert disk.calls.count("sync_file") <= number
+
+
+# The engine flushes files before it publishes; the promise is the store's.
+def test_a_durable_publication_flushes_what_was_written_before_it(path):
+    disk, store = on(path)
+    store.put_new("more/one", [b"1"])
+    disk.calls.clear()
+    store.publish("more/two", b"2", durable=True)
+    assert disk.calls[:2] == ["sync_file", "write"]

@@ -191,11 +191,14 @@ def forked(work):
     """Run work in a child made by fork; return True if it ends in time."""
     pid = os.fork()
     if pid == 0:
+        code = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(5)
         try:
             work()
+            code = 0
         finally:
-            os._exit(0)
+            os._exit(code)
     return os.waitpid(pid, 0)[1] == 0
 
 

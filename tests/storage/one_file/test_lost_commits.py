@@ -187,6 +187,9 @@ def test_recover_finds_a_version_that_had_expired_if_no_later_one_is_whole(path,
     with blz.open(path, "a") as table:
         table.set_retention(versions=1, seconds=0)
         table.update({"n": [-1] * 1000})
+    with blz.open(path, "a") as table:
+        table.attrs["next"] = 1
+        assert [one.number for one in table.versions()][0] > 2
     for place in data_since(path, first):
         path = spoilt(path, *place)
     blz.recover(path, tmp_path / "r.blz")
@@ -294,3 +297,12 @@ def test_the_trailer_of_a_file_is_compared_before_it_is_packed(path, tmp_path):
         with pytest.raises(blz.CorruptError, match="not the one that the manifest describes"):
             move(tmp_path / "d.blz", tmp_path / move.__name__)
         assert not (tmp_path / move.__name__).exists()
+
+
+def test_only_a_new_version_is_committed_behind_a_damaged_commit(path):
+    (end,) = appended(path, 5)
+    lost = spoilt(path, end - 60)
+    before = lost.read_bytes()
+    with pytest.raises(blz.CorruptError, match="the newest commit, which ends at byte"):
+        at(lost).put_new("more/one", [b"1"])
+    assert lost.read_bytes() == before

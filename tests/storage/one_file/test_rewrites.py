@@ -18,9 +18,9 @@ SECRET = "SECRET-0123456789-abcdefghijklmnop"
 STORED = {"encoding": "plain", "compression": {"s": "lz4"}, "clevel": {"s": 0}}
 
 
-def with_secret(rows=60_000):
+def with_secret(rows=300_000):
     text = [SECRET if row == 77 else f"r{row}" for row in range(rows)]
-    return pa.table({"n": np.arange(rows), "s": text})
+    return pa.table({"n": np.arange(rows), "x": np.random.default_rng(1).random(rows), "s": text})
 
 
 def has_secret(path):
@@ -28,7 +28,7 @@ def has_secret(path):
 
 
 def make(path, **options):
-    blz.to_blz(with_secret(), path, layout="file", row_group_rows=1000, **STORED, **options)
+    blz.to_blz(with_secret(), path, layout="file", row_group_rows=5000, **STORED, **options)
     assert has_secret(path)
 
 
@@ -41,7 +41,7 @@ def test_vacuum_erases_the_bytes_of_one_row_from_a_large_file(tmp_path):
         table.compact()
         assert table.vacuum(keep=1).versions
         assert len(table.versions()) == 1
-        assert table.nrows == 59_999
+        assert table.nrows == 299_999
     assert not has_secret(path)
 
 
@@ -162,6 +162,16 @@ def test_a_rewrite_that_finds_a_damaged_record_is_told_once(half_dead):
         with pytest.raises(blz.CorruptError, match="the head of the record is damaged"):
             table.vacuum()
         assert table.nrows == 50_002
+
+
+def test_a_rewrite_that_finds_damaged_first_bytes_is_told(half_dead):
+    data = bytearray(half_dead.read_bytes())
+    data[60] ^= 1
+    half_dead.write_bytes(data)
+    with blz.open(half_dead, "a") as table:
+        with pytest.warns(UserWarning, match="the first bytes of the file are damaged"):
+            table.append({"x": [1.0]})
+        assert table.nrows == 50_001
 
 
 def test_a_large_table_is_rewritten_by_vacuum_only(half_dead, monkeypatch):
