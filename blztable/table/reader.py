@@ -981,7 +981,9 @@ class TableReader:
         ClosedError
             The table was closed.
         StorageError
-            The disk fails.
+            A file could not be read, for want of permission, descriptors or memory, or on a network
+            file system. That says nothing of its bytes. A disk that cannot read a file any more
+            (EIO) is damage, which is reported.
 
         Examples
         --------

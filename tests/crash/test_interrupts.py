@@ -289,3 +289,20 @@ def test_an_interrupt_anywhere_in_a_run_ends_it(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) in {(0, "1\n"), (-signal.SIGINT, "")}, done.stderr
+
+
+def test_the_tests_get_ctrl_c_also_where_their_starter_ignores_it(tmp_path):
+    """The shell does so for what it starts in the background, and nohup and cron."""
+    name = "test_an_interrupt_while_a_lock_is_let_go_does_not_keep_it_for_ever"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "--basetemp", tmp_path / "t", f"{__file__}::{name}"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

@@ -1,5 +1,6 @@
 """`verify` reports every fault and its place, and finds every changed byte."""
 
+import errno
 import gc
 import os
 import re
@@ -226,21 +227,21 @@ def test_bytes_behind_the_last_line_are_told(path):
     assert (problem.message, problem.is_readable) == ("2 bytes after the last line", True)
 
 
-def test_what_the_storage_refuses_is_a_problem_of_its_file():
+def test_what_the_disk_cannot_read_is_a_problem_of_its_file():
     store = MemoryStore()
+    error = blz.StorageError(errno.EIO, "input or\noutput error", "a file")
     write(store, DATA, **CUTS)
 
     def before(name, args):
         if name == "open" and args[0] == "data/col0/__2__.bin":
-            raise blz.StorageError("input or\noutput error")
+            raise error
 
     with blz.open(Hooked(store, before=before)) as table:
         (problem,) = table.verify().problems
     assert rows_of(problem) == SECOND
-    assert problem.message == "input or\noutput error"
-    assert str(problem) == (
-        r"data/col0/__2__.bin, column 'n', rows 24 to 48: input or\noutput error"
-    )
+    assert problem.message == str(error)
+    text = str(error).replace("\n", r"\n")
+    assert str(problem) == f"data/col0/__2__.bin, column 'n', rows 24 to 48: {text}"
 
 
 class FailingReader:
@@ -274,7 +275,7 @@ def test_an_error_that_comes_and_goes_is_told(monkeypatch):
     store = MemoryStore()
     write(store, DATA, **CUTS)
     # Chunks are read with the other columns, then alone: both fail. The halves can be read.
-    error = blz.StorageError("no answer")
+    error = blz.StorageError(errno.EIO, "no answer", "a file")
     store = failing_at(store, "data/col0/__2__.bin", "read_into", (0, 1), error)
     problem = only_problem(store)
     assert (rows_of(problem), problem.is_readable) == (SECOND, False)

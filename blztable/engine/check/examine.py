@@ -4,7 +4,6 @@ Knows one column at a time. A failed check becomes a `Problem` and stops no othe
 cannot be read, its halves are read, then their halves, to find the readable rows.
 """
 
-import errno
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode
 from blztable.engine.read.columns import read_array
-from blztable.engine.read.losses import find_losses
+from blztable.engine.read.losses import find_losses, is_damage
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
 from blztable.engine.read.selection import RowSpan
@@ -27,8 +26,6 @@ from blztable.format.line import NO_FILE, ColumnParts
 from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.report import Problem
 
-# Errors caused by a lack of descriptors or memory say nothing about a file.
-EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 # A part with much damage is read in at most this many pieces.
 PIECES = 64
 
@@ -62,6 +59,8 @@ class ColumnCheck:
             self._note(error, is_readable=True)
 
     def _note(self, cause: str | BlzError, is_readable: bool) -> None:
+        if isinstance(cause, BlzError):
+            check_reading(cause)
         key = self.version.key
         message = str(cause).removeprefix(f"{self.version.store.name}/{key}: ")
         rows = self.version.head.rows
@@ -136,7 +135,7 @@ class PartCheck:
             try:
                 array = read_array(parts, self.column.index, [span])
             except BlzError as error:
-                _check_resources(error)
+                check_reading(error)
                 return str(error)
             if span.count == rows:
                 self.array = array
@@ -189,7 +188,7 @@ class PartCheck:
     ) -> None:
         """Record a problem with these rows of the part; by default with all rows."""
         if isinstance(cause, BlzError):
-            _check_resources(cause)
+            check_reading(cause)
         column, key = self.column, self.key if key is None else key
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
@@ -205,9 +204,9 @@ class PartCheck:
         )
 
 
-def _check_resources(error: BlzError) -> None:
-    """Raise an error that says nothing about a file."""
-    if isinstance(error, StorageError) and error.errno in EXHAUSTED:
+def check_reading(error: BlzError) -> None:
+    """Raise an error that says nothing about the bytes: the file could not be read."""
+    if isinstance(error, StorageError) and not is_damage(error):
         raise error
 
 

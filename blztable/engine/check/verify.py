@@ -21,13 +21,13 @@ from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array
 from blztable.engine.check.bundles import bundle_problems
-from blztable.engine.check.examine import ColumnCheck, PartCheck
+from blztable.engine.check.examine import ColumnCheck, PartCheck, check_reading
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load, why_behind
-from blztable.errors import BlzError, CorruptError
+from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format.head.deletions import Deleted, unpack
 from blztable.report import Problem, Report
 from blztable.storage.one_file.commits import check_first_bytes
@@ -43,7 +43,7 @@ WINDOW_ROWS = 1 << 20
 def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     """Check columns of a version: everything if `full`, else manifest, fronts and trailers.
 
-    Damage is reported; anything else (no memory, an interrupt) is raised.
+    Damage is reported; anything else (no memory, no permission, an interrupt) is raised.
     """
     # Without the cached lines, so that they are read again.
     version = replace(version, _lines={}, _read_ahead={})
@@ -97,9 +97,13 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 for message in bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
-    for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
-        place = files.get(key, (None, 0, head.rows))
-        problems.append(Problem(message, None, None, *place, key, True))
+    try:
+        for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
+            place = files.get(key, (None, 0, head.rows))
+            problems.append(Problem(message, None, None, *place, key, True))
+    except StorageError as error:
+        check_reading(error)
+        problems.append(Problem(str(error), None, None, None, 0, head.rows, "", False))
     for column in columns:
         problems += column.problems
     problems = [*of_manifest, *_of_live_rows(problems, head.row_groups, live.deleted)]
@@ -118,7 +122,8 @@ def _manifest(version: Version) -> Iterator[Problem]:
     if isinstance(version.store, OneFileStore):
         try:
             check_first_bytes(version.store.source(), version.store.name)
-        except CorruptError as error:
+        except (CorruptError, StorageError) as error:
+            check_reading(error)
             yield problem(str(error), True)
         behind = why_behind(version.store)
         if behind:
@@ -134,6 +139,7 @@ def _manifest(version: Version) -> Iterator[Problem]:
     except KeyNotFound:
         yield problem("the manifest is missing", False)
     except BlzError as error:
+        check_reading(error)
         yield problem(str(error), False)
 
 

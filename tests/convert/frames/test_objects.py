@@ -194,6 +194,8 @@ BAD = [
     [pd.Interval(0, 1), pd.Period("2020", "D")],
     *([value] for value in NEVER),
 ]
+
+
 def replaced(value):
     """Return a value whose texts are what UTF-8 can encode."""
     if isinstance(value, str):
