@@ -4,6 +4,7 @@ Knows nothing of the values. It keeps the promises of `store.Store` for one proc
 durable. Values and prefixes are entries, so both can be locked.
 """
 
+import os
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -143,8 +144,12 @@ class MemoryStore:
         """Return nothing: there are no bytes around a value."""
         return ()
 
-    def reclaim(self) -> None:
+    def reclaim(self, *, is_thorough: bool = False) -> None:
         """Do nothing: a removed value leaves no room behind."""
+
+    def holders(self, key: str) -> list[int]:
+        """Return this process: others do not see the store."""
+        return [os.getpid()]
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""

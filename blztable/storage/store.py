@@ -165,8 +165,14 @@ class Store(Protocol):
         No reader looks at it, so the values may be intact. A key without a value is skipped.
         """
 
-    def reclaim(self) -> None:
-        """Give back the room of removed values; the caller makes sure that nobody writes."""
+    def reclaim(self, *, is_thorough: bool = False) -> None:
+        """Give back the room of removed values; the caller makes sure that nobody writes.
+
+        With `is_thorough`, no byte of them stays.
+        """
+
+    def holders(self, key: str) -> list[int]:
+        """Return the ids of processes that lock the value under `key`, as far as it is known."""
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds.

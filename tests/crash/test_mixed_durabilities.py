@@ -306,7 +306,7 @@ def test_a_small_durable_append_flushes_no_more_than_it_must(tmp_path, monkeypat
     blz.to_blz({"n": [1], "text": ["a"]}, place, layout=layout)
     for _ in range(3):
         with blz.open(place, "a") as table:
-            done = fsyncs(monkeypatch, lambda: table.append({"n": [2], "text": ["b"]}))  # noqa: B023
+            done = fsyncs(monkeypatch, lambda: table.append({"n": [2], "text": ["b"]}))
         assert done == count
 
 

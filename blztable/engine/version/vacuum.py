@@ -31,8 +31,11 @@ def vacuum(
     keep: int | None = None,
     older_than: float | None = None,
     wait: float = LOCK_SECONDS,
+    is_thorough: bool = False,
 ) -> Vacuumed:
     """Remove expired versions and orphans; None stands for the table's own property.
+
+    With `is_thorough`, a table in one file keeps no byte of what was removed, now or earlier.
 
     Raises
     ------
@@ -72,7 +75,7 @@ def vacuum(
         # A reader may have pinned a version after `unpinned` looked.
         files, directories = _without_named(store, files, directories, free.difference(removed))
         retention.remove_files(store, [*files, *directories], is_durable=True)
-        store.reclaim()
+        store.reclaim(is_thorough=is_thorough)
         pinned = tuple(sorted(set(expired).difference(removed)))
         _log.info(
             "%s: vacuum removed versions %s, and %d files of %d bytes; versions %s are in use",

@@ -188,11 +188,15 @@ class OneFileStore:
         """Compare the record of each value with its checksums."""
         return problems_around(keys, self._find)
 
-    def reclaim(self) -> None:
-        """Rewrite the file if values that were removed take a part of it."""
+    def reclaim(self, *, is_thorough: bool = False) -> None:
+        """Rewrite the file if values that were removed take a part of it, or if told to."""
         with self._change() as writing:
-            writing.rewrite()
+            writing.rewrite(is_thorough=is_thorough)
             self._seen.newest = writing.commit
+
+    def holders(self, key: str) -> list[int]:
+        """Return this process: one that has an older file open keeps no value in this one."""
+        return [os.getpid()]
 
     # Locks
 

@@ -146,11 +146,14 @@ class Writing:
         if self._has_changed:
             self._publish([])
 
-    def rewrite(self) -> None:
-        """Copy the values that live to a new file, if removed ones take more than a twentieth."""
+    def rewrite(self, *, is_thorough: bool = False) -> None:
+        """Copy the values that live to a new file, if removed ones take more than a twentieth.
+
+        With `is_thorough`, copy them in any case.
+        """
         self._check()
         live = self.listing.nbytes
-        if (self._end - live) * 20 <= self._end:
+        if not is_thorough and (self._end - live) * 20 <= self._end:
             return
         self.check_place()
         lock = self._medium.replace(self._copy)
