@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Changed,
         ColumnPlan,
         DiskUsage,
+        Erased,
         Explanation,
         Problem,
         Repaired,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Vacuumed,
         VersionDiff,
         VersionInfo,
+        VersionLeft,
     )
     from blztable.storage.memory import MemoryStore
     from blztable.table.attributes import Attributes
@@ -78,6 +80,7 @@ __all__ = [
     "ConflictError",
     "CorruptError",
     "DiskUsage",
+    "Erased",
     "Explanation",
     "FormatError",
     "LimitError",
@@ -99,6 +102,7 @@ __all__ = [
     "Vacuumed",
     "VersionDiff",
     "VersionInfo",
+    "VersionLeft",
     "convert",
     "create",
     "dataset",
@@ -121,6 +125,7 @@ _HOMES = {
         "Changed",
         "ColumnPlan",
         "DiskUsage",
+        "Erased",
         "Explanation",
         "Problem",
         "Repaired",
@@ -130,6 +135,7 @@ _HOMES = {
         "Vacuumed",
         "VersionDiff",
         "VersionInfo",
+        "VersionLeft",
     ),
     "storage.memory": ("MemoryStore",),
     "table.changing.appender": ("Appender", "ColumnAppender"),

@@ -766,7 +766,95 @@ class Vacuumed(Printed):
         return f"{' and '.join(removed)} removed, {size_text(self.nbytes)}{''.join(kept)}"
 
 
+@dataclass(frozen=True, slots=True)
+class VersionLeft:
+    """A version that `CTable.erase` could not remove, and that may have the rows.
+
+    Attributes
+    ----------
+    number : int
+        Number of the version.
+    rows : int or None
+        Number of its rows that meet the condition; None if nobody can tell, for example because
+        the version keeps values of rows that it names as deleted.
+    tags : tuple of str
+        Names of the version. Remove them: ``del t.tags[name]``.
+    pids : tuple of int
+        Ids of the processes on this machine that have the version open, as far as it is known.
+        Empty if the version is only tagged, or is open on another machine.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     t.tags["audited"] = 1
+    ...     [left] = t.erase("n = 2").left
+    >>> left.number, left.rows, left.tags
+    (1, 1, ('audited',))
+    """
+
+    number: int
+    rows: int | None
+    tags: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line that says what keeps the version, and what to do."""
+        rows = "may have the rows" if self.rows is None else f"has {self.rows:,} of the rows"
+        if self.tags:
+            names = ", ".join(map(repr, self.tags))
+            why = f"it has the tags {names}; remove them"
+        else:
+            pids = ", ".join(map(str, self.pids)) or "unknown, perhaps on another machine"
+            why = f"it is open in a process ({pids}); close it"
+        return f"version {self.number} {rows}: {why}, and erase again"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
+class Erased(Printed):
+    """Result of `CTable.erase`: what was removed, and the versions that still have the rows.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows that were deleted.
+    version : int
+        Number of the version without the rows.
+    versions : tuple of int
+        Numbers of the versions that were removed.
+    left : tuple of VersionLeft
+        The versions that still have the rows, or may have them. Empty once all is erased.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+    >>> with blz.open("t.blz", mode="a") as t:
+    ...     done = t.erase("n = 2")
+    >>> done
+    version 2: 1 row erased; removed versions: 1
+    >>> done.left
+    ()
+    """
+
+    rows: int
+    version: int
+    versions: tuple[int, ...] = ()
+    left: tuple[VersionLeft, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line about what was done, and one for each version that is left."""
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        verb = "deleted, not erased yet" if self.left else "erased"
+        removed = ", ".join(map(str, self.versions)) or "none"
+        first = f"version {self.version}: {rows} {verb}; removed versions: {removed}"
+        return "\n".join([first, *map(str, self.left)])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
 class Repaired(Printed):
     """Result of `CTable.repair`: the version that was made, and what is lost.
 

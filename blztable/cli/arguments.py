@@ -137,6 +137,11 @@ def _change(commands: Any) -> None:
     one = _path_command(commands, "delete", "changing:delete", "delete the rows of a condition")
     _where(one, required=True)
     _json(one)
+    text = "delete rows for good, with the older versions; the exit code is 1 while any are left"
+    one = _path_command(commands, "erase", "changing:erase", text)
+    _where(one, required=True)
+    _wait(one)
+    _json(one)
     text = "update the rows whose key is there, and append the others"
     one = _command(commands, "upsert", "moving:upsert", text)
     _files(one, "files to read into memory, `-` for standard input")
@@ -179,8 +184,7 @@ def _maintain(commands: Any) -> None:
     one.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
     text = "remove only older versions"
     one.add_argument("--older-than", type=_seconds, metavar="SECONDS", help=text)
-    text = "wait for writers, default 30"
-    one.add_argument("--wait", type=_seconds, default=30.0, metavar="SECONDS", help=text)
+    _wait(one)
     _json(one)
     for name, text, target in (
         ("pack", "write a table as one file", "a path where nothing is yet, or `-`"),
@@ -333,3 +337,8 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"expected seconds of at least 0, not {text!r}")
     return seconds
+
+
+def _wait(one: Parser) -> None:
+    text = "wait for writers, default 30"
+    one.add_argument("--wait", type=_seconds, default=30.0, metavar="SECONDS", help=text)

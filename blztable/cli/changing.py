@@ -28,6 +28,15 @@ def delete(options: Namespace) -> None:
     print_result(options, result, [line])
 
 
+def erase(options: Namespace) -> int:
+    """Delete the rows of a condition for good."""
+    with blz.open(options.path, "a") as table:
+        done = table.erase(options.where, wait=options.wait)
+        result = {"path": table.path, **asdict(done), "rows_left": table.nrows}
+    print_result(options, result, str(done).split("\n"))
+    return 1 if done.left else 0
+
+
 def restore(options: Namespace) -> None:
     """Commit the contents of an older version again."""
     # Open the table at this version, because the newest one may be damaged.

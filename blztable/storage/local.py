@@ -25,7 +25,7 @@ from blztable.errors import StorageError
 from blztable.storage.descriptors import close_unwritten
 from blztable.storage.directories import Directories, parts_of
 from blztable.storage.disk import REAL_DISK, Disk
-from blztable.storage.locks import LocalLock, lock_at
+from blztable.storage.locks import LocalLock, holders_of, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
     LocalReader,
@@ -195,6 +195,12 @@ class LocalStore:
     def failures(self) -> Sequence[str]:
         """Return nothing: nothing is done after a publication."""
         return ()
+
+    def holders(self, key: str) -> list[int]:
+        """Return the processes of this machine that lock the file under `key`."""
+        *prefix, name = parts_of(key)
+        with self._directories.open(prefix) as directory:
+            return holders_of(name, directory.fd)
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; BusyError after `timeout` seconds."""

@@ -157,6 +157,10 @@ class MemoryStore:
         """Return nothing: memory does not fail."""
         return ()
 
+    def holders(self, key: str) -> list[int]:
+        """Return this process: others do not see the store."""
+        return [os.getpid()]
+
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A forked child has its own memory.

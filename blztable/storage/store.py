@@ -166,7 +166,13 @@ class Store(Protocol):
         """
 
     def reclaim(self) -> None:
-        """Give back the room of removed values; the caller makes sure that nobody writes."""
+        """Give back the room of removed values; the caller makes sure that nobody writes.
+
+        No byte of a removed value stays.
+        """
+
+    def holders(self, key: str) -> list[int]:
+        """Return the ids of processes that lock the value under `key`, as far as it is known."""
 
     def failures(self) -> Sequence[str]:
         """Return what failed after a publication and left no harm; each is returned once."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 from pandas.api.extensions import no_default
 
@@ -20,6 +20,7 @@ from blztable.convert.source import is_repeatable
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact, rows
 from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.erase import erase
 from blztable.engine.run.progress import Callback
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
 from blztable.engine.write import sort_keys
@@ -1023,6 +1024,38 @@ class Transaction(TableReader):
         scope = self._scope
         # The change set pins the version below.
         self._snapshot = Snapshot(self._change_set.staged, None, lambda: scope.is_open)
+
+    def erase(self, where: Any) -> NoReturn:
+        """Raise TransactionError: a transaction removes no versions, so it cannot erase.
+
+        Parameters
+        ----------
+        where : any
+            Ignored.
+
+        Raises
+        ------
+        TransactionError
+            In any case. End the transaction, and call `CTable.erase`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         removed = tx.delete("n = 2")
+        ...     print(t.erase("n = 2").left)
+        ()
+        """
+        raise TransactionError(
+            f"{self.path}: erase removes older versions, which no transaction can take back; end "
+            "the transaction, and call erase() of the table"
+        )
+
+    @_verb(if_repeated=None)
+    def _erase(self, where: Any) -> None:
+        erase(self._change_set, where)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._change(ChangeSet.set_keys, "attributes", checked_attrs(dict(changes)), removed)

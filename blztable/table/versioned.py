@@ -5,21 +5,34 @@ A part of CTable. Knows nothing of how rows are read.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
-from typing import Concatenate, Literal, NamedTuple, ParamSpec
+from contextlib import ExitStack, closing, suppress
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
 from blztable.engine.change import creation
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.damage.repair import repair
+from blztable.engine.change.erase import rows_left
 from blztable.engine.change.keyed.differences import common_columns, differences
 from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
 from blztable.engine.write.options import WriteOptions, check_choice
-from blztable.report import Changed, DiskUsage, Repaired, Vacuumed, VersionDiff, VersionInfo
+from blztable.errors import BlzError
+from blztable.format import layout
+from blztable.report import (
+    Changed,
+    DiskUsage,
+    Erased,
+    Repaired,
+    Vacuumed,
+    VersionDiff,
+    VersionInfo,
+    VersionLeft,
+)
+from blztable.storage.store import KeyNotFound, Store
 from blztable.table.indices import checked_integer
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
@@ -409,6 +422,57 @@ class VersionedTable(TableReader):
         losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
         return Repaired(version, losses)
 
+    def erase(self, where: Any, *, retries: int = RETRIES, wait: float = LOCK_SECONDS) -> Erased:
+        """Remove rows for good: from the table, from its files, and with its older versions.
+
+        Deletes the rows, writes again what has their values, and removes all other versions. A
+        version that has a tag, or that someone has open, stays, and is in the result if it may have
+        the rows.
+
+        Parameters
+        ----------
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition that a row must meet, as for `delete`.
+        retries : int, optional
+            How often the delete is made again after a conflict, as for `delete`.
+        wait : float, optional
+            Maximum time to wait until no writer is active, in seconds.
+
+        Returns
+        -------
+        Erased
+            The rows, the versions removed, and the versions left that may have the rows.
+
+        Raises
+        ------
+        ColumnNotFoundError, SchemaError, ConflictError
+            As for `delete`; nothing was changed.
+        BusyError
+            Writers were active all the time. The rows are deleted, and the older versions still
+            have them; call it again.
+        ReadOnlyError
+            The table was opened with mode "r".
+        TransactionError
+            A transaction of the table is open.
+        StorageError, CommitUnknownError
+            The commit failed, see `CTable`.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"user": [1, 2, 3], "page": ["a", "b", "c"]}, "erased.blz")
+        >>> with blz.open("erased.blz", mode="a") as t:
+        ...     done = t.erase("user = 2")
+        ...     print(done.rows, done.versions, done.left, t.nrows)
+        1 (1,) () 2
+        """
+        done = self._again(retries, Transaction._erase, where)
+        store = self._snapshot.version.store
+        removed = vacuum.vacuum(store, keep=1, wait=wait).versions
+        others = [one for one in history.list_versions(store) if one.number != self.version]
+        left = [one for one in (_left(store, where, other) for other in others) if one]
+        return Erased(done.rows_deleted, self.version, removed, tuple(left))
+
     def vacuum(
         self,
         *,
@@ -462,3 +526,13 @@ class VersionedTable(TableReader):
     def _tags(self) -> Mapping[str, int]:
         self._snapshot.check_open()
         return history.tags(self._snapshot.version.store)
+
+
+def _left(store: Store, where: object, info: VersionInfo) -> VersionLeft | None:
+    """Return a version that was not removed, and may have rows of `where`; None if it has none."""
+    rows, pids = None, store.holders(layout.manifest(info.number))
+    with suppress(BlzError, KeyNotFound):
+        version, pinned = pin(store, info.number)
+        with pinned:
+            rows = rows_left(version, where)
+    return None if rows == 0 else VersionLeft(info.number, rows, info.tags, tuple(pids))

@@ -139,6 +139,22 @@ def _join_small(change_set: ChangeSet) -> None:
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
+def rewrite_old_values(change_set: ChangeSet) -> None:
+    """Write again each row group that keeps values which no row of the table has.
+
+    Other than in a compaction, none may be left out.
+    """
+    staged = change_set.staged
+    groups = range(len(staged.head.row_groups))
+    for group in reversed([*_with_old_values(staged, groups)]):
+        _join(change_set, "compact", staged, group, group + 1)
+
+
+def has_old_values(staged: StagedVersion) -> bool:
+    """True if a row group keeps values which no row of the table has."""
+    return any(True for _ in _with_old_values(staged, range(len(staged.head.row_groups))))
+
+
 def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[int]:
     """Yield those of the row groups that have deleted rows, or parts that no column names.
 

@@ -34,6 +34,8 @@ def vacuum(
 ) -> Vacuumed:
     """Remove expired versions and orphans; None stands for the table's own property.
 
+    A table in one file keeps no byte of what was removed, now or earlier.
+
     Raises
     ------
     BusyError

@@ -1,0 +1,231 @@
+"""Erase: no byte of an erased row stays in any file of the table."""
+
+import os
+import subprocess
+import sys
+from base64 import b64encode
+
+import pandas as pd
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.cli.command import main
+
+NAMES = ["Alice Almond", "Bob Basilikum", "Zora Zucchini", "Dora Dill"]
+GONE = "Zora Zucchini"
+COUNT = 40
+OPTIONS = {
+    "parts in a bundle": {},
+    "small row groups": {"row_group_rows": 7},
+    "no dictionaries": {"encoding": "plain"},
+    "small pages": {"page_rows": 8, "encoding": "plain"},
+    "every item a chunk": {"packing": {"name": "per_item"}},
+}
+
+
+def rows(count=COUNT):
+    """Return rows of four people; the longest name is the greatest text of all columns."""
+    names = [NAMES[number % 4] for number in range(count)]
+    return {
+        "user": [number % 4 for number in range(count)],
+        "name": names,
+        "deep": [{"name": f"deep {name}", "list": [f"item {name}"]} for name in names],
+    }
+
+
+def bytes_of(place):
+    """Return the bytes of all files of a table."""
+    if place.is_file():
+        return place.read_bytes()
+    return b"".join(file.read_bytes() for file in sorted(place.rglob("*")) if file.is_file())
+
+
+@pytest.fixture(params=["directory", "file"])
+def make(request, tmp_path):
+    def make(data=None, **options):
+        place = tmp_path / "t.blz"
+        # Text of few bytes stays as it is in a chunk.
+        options = {"layout": request.param, "clevel": 0} | options
+        blz.to_blz(rows() if data is None else data, place, **options)
+        return place
+
+    return make
+
+
+def tell(place):
+    """Return the names whose bytes are in the files, as they are or in base64."""
+    found = bytes_of(place)
+    texts = [GONE, f"deep {GONE}", f"item {GONE}"]
+    return [one for one in texts if one.encode() in found or b64encode(one.encode()) in found]
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "where",
+    ["user = 2", [("name", "==", GONE)], pc.field("name") == GONE],
+    ids=["text", "list", "expression"],
+)
+def test_no_file_has_a_byte_of_an_erased_row(make, options, where):
+    place = make(**options)
+    assert tell(place)
+    with blz.open(place, "a") as t:
+        done = t.erase(where)
+        assert (done.rows, done.left, done.version) == (COUNT // 4, (), t.version)
+        assert t.to_arrow()["user"].to_pylist() == [0, 1, 3] * (COUNT // 4)
+        assert t.verify()
+        assert [one.number for one in t.versions()] == [t.version]
+    assert tell(place) == []
+
+
+def delete_first(t):
+    t.delete("user = 2 and name = 'nobody'")
+    t.delete(f"name = '{GONE}'")
+
+
+def update_first(t):
+    t.update({"name": "nobody"}, where="user = 2")
+    t.update({"deep": None}, where="user = 2")
+
+
+def drop_first(t):
+    t.drop_columns(["name", "deep"])
+
+
+def append_and_merge(t):
+    for _ in range(9):
+        t.append(rows(4))
+
+
+BEFORE = [delete_first, update_first, drop_first, append_and_merge]
+
+
+@pytest.mark.parametrize("before", BEFORE, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("options", [{}, {"row_group_rows": 7}], ids=["one row group", "several"])
+def test_values_that_earlier_changes_left_in_files_go_too(make, before, options):
+    place = make(**options)
+    with blz.open(place, "a") as t:
+        before(t)
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_a_row_group_that_loses_few_rows_keeps_nothing_of_them(make):
+    data = {"n": list(range(2000)), "name": ["x"] * 1999 + [GONE]}
+    place = make(data)
+    with blz.open(place, "a") as t:
+        assert t.erase("n = 1999").rows == 1
+        assert t.versions()[-1].deleted_rows == 0
+    assert tell(place) == []
+
+
+def test_a_tagged_version_is_left_and_named_until_its_tag_is_removed(make):
+    place = make()
+    with blz.open(place, "a") as t:
+        t.tags.update(audited=1, again=1)
+        done = t.erase("user = 2")
+        (left,) = done.left
+        assert (left.number, left.rows, left.tags) == (1, COUNT // 4, ("audited", "again"))
+        assert "it has the tags 'audited', 'again'; remove them" in str(done)
+        assert tell(place)
+        t.tags.clear()
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_a_tagged_version_without_the_rows_is_no_hindrance(make):
+    place = make({"user": [1, 3], "name": NAMES[:2]})
+    with blz.open(place, "a") as t:
+        t.tags["empty of them"] = 1
+        t.append({"user": [2], "name": [GONE]})
+        assert t.erase("user = 2").left == ()
+        assert t.tags == {"empty of them": 1}
+    assert tell(place) == []
+
+
+def test_a_version_that_cannot_be_asked_counts_as_left(make):
+    place = make()
+    with blz.open(place, "a") as t:
+        t.tags["old names"] = 1
+        t.rename_columns({"user": "person"})
+        (left,) = t.erase("person = 2").left
+        assert (left.number, left.rows) == (1, None)
+
+
+def test_an_open_version_is_left_and_its_process_named(tmp_path):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place)
+    with blz.open(place, "a") as t:
+        with blz.open(place) as reader:
+            (left,) = t.erase("user = 2").left
+            assert (left.number, left.rows) == (1, COUNT // 4)
+            if sys.platform == "linux":
+                assert left.pids == (os.getpid(),)
+            assert reader.count(filters="user = 2") == COUNT // 4
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_a_version_open_in_another_process_names_that_process(tmp_path):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place)
+    code = f"import blztable; t = blztable.open({str(place)!r}); print(1, flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:
+        other.stdout.readline()
+        with blz.open(place, "a") as t:
+            (left,) = t.erase("user = 2").left
+        other.communicate(b"\n")
+    if sys.platform == "linux":
+        assert left.pids == (other.pid,)
+
+
+def test_a_store_in_memory_is_erased_too():
+    store = blz.MemoryStore()
+    blz.to_blz(rows(), store, clevel=0)
+    with blz.open(store, "a") as t:
+        assert t.erase("user = 2").left == ()
+    values = [entry.data or b"" for entry in store._entries.values()]
+    assert not [one for one in values if GONE.encode() in one]
+
+
+def test_a_table_without_such_rows_loses_its_older_versions_all_the_same(make):
+    place = make()
+    with blz.open(place, "a") as t:
+        t.delete("user = 2")
+        done = t.erase("user = 2")
+        assert (done.rows, done.left) == (0, ())
+    assert tell(place) == []
+
+
+def test_a_transaction_cannot_erase_and_says_what_can(make):
+    with blz.open(make(), "a") as t:
+        with t.transaction() as tx:
+            with pytest.raises(blz.TransactionError, match=r"call erase\(\) of the table"):
+                tx.erase("user = 2")
+            with pytest.raises(blz.TransactionError, match="a transaction of this table is open"):
+                t.erase("user = 2")
+        assert t.count(filters="user = 2") == COUNT // 4
+
+
+def test_a_sorted_table_stays_sorted_and_its_frame_is_as_before(make):
+    frame = pd.DataFrame({"n": range(100), "name": NAMES * 25})
+    place = make(frame, sort_by="n", row_group_rows=30)
+    with blz.open(place, "a") as t:
+        t.erase(f"name = '{GONE}'")
+        assert t.sort_by == [("n", "ascending")]
+        expected = frame[frame["name"] != GONE].reset_index(drop=True)
+        pd.testing.assert_frame_equal(t.to_pandas(), expected)
+    assert tell(place) == []
+
+
+def test_the_command_exits_with_1_while_anything_is_left(make, capsys):
+    place = make()
+    with blz.open(place, "a") as t:
+        t.tags["audited"] = 1
+    assert main(["erase", str(place), "--where", "user = 2"]) == 1
+    assert "audited" in capsys.readouterr().out
+    with blz.open(place, "a") as t:
+        t.tags.clear()
+    assert main(["erase", str(place), "--where", "user = 2", "--json"]) == 0
+    assert tell(place) == []
