@@ -347,6 +347,9 @@ def _numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
                 _refuse(pc.match_substring_regex(texts.filter(some), f"^{zero}[^eE]"))
     if pa.types.is_floating(type_):
         check_floats(texts, values)
+        if (pc.max(pc.abs(values)).as_py() or 0) >= 10**DIGITS:
+            # Text alone, so text beside fractions too: types do not depend on what comes first.
+            _refuse(pc.match_substring_regex(texts, f"^-?[0-9]{{{DIGITS + 1},}}"))
     return values
 
 

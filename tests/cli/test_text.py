@@ -97,6 +97,7 @@ def test_every_integer_comes_back_digit_for_digit(imported, numbers, type_):
         ([str(LONG), "0." + "1" * 37], "string", [str(LONG), "0." + "1" * 37]),
         (["1e400", "1"], "string", ["1e400", "1"]),
         (["1e300", "-2.5"], "double", [1e300, -2.5]),
+        (["0.5", str(2**127)], "string", ["0.5", str(2**127)]),
     ],
 )
 def test_integers_beside_fractions_are_not_rounded(imported, texts, type_, values):
@@ -408,6 +409,7 @@ def test_any_csv_of_integers_decimals_and_dates_comes_back_to_the_digit(place, v
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=COLUMN, block=BLOCKS, depth=st.integers(0, 2))
 @example(values=[LONG, Decimal("0.5")], block=48, depth=1)
+@example(values=[Decimal("0.0"), 191221596854237155290703727658119725056], block=48, depth=0)
 def test_any_ndjson_of_integers_decimals_and_dates_comes_back_to_the_digit(
     place, values, block, depth
 ):
