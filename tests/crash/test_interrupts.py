@@ -293,7 +293,7 @@ def test_an_interrupt_anywhere_in_a_run_ends_it(tmp_path):
 
 def test_the_tests_get_ctrl_c_also_where_their_starter_ignores_it(tmp_path):
     """The shell does so for what it starts in the background, and nohup and cron."""
-    name = "test_an_interrupt_while_a_lock_is_let_go_does_not_keep_it_for_ever"
+    name = "test_an_interrupt_while_waiting_for_a_lock_ends_the_wait"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "--basetemp", tmp_path / "t", f"{__file__}::{name}"],
