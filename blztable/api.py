@@ -4,7 +4,7 @@ Each is a few lines over the other rooms. Wrong arguments raise before anything 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import pandas as pd
@@ -246,7 +246,13 @@ def open(
             if old is None:
                 raise
             return old
-    return CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+    table = CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+    with ExitStack() as failed:
+        # A filter may raise the warning.
+        failed.callback(table.close)
+        versions.warn_behind(store)
+        failed.pop_all()
+    return table
 
 
 def exists(path: Place) -> bool:

@@ -1,8 +1,9 @@
-"""Packing: a table as one file and back, and what is whole of a file that was never finished.
+"""Packing: a table as one file and back, and what is whole of a file that is unfinished or damaged.
 
 Knows nothing of files. The bytes of the parts are copied; nothing is compressed again.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -10,16 +11,16 @@ from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, re
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
-from blztable.engine.version.copy import copy, files
-from blztable.engine.version.versions import Version
+from blztable.engine.version.copy import copy, files, is_whole
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
-from blztable.errors import TableNotFoundError
+from blztable.errors import BlzError, TableNotFoundError
 from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.one_file.unfinished import unfinished
+from blztable.storage.one_file.unfinished import earlier, unfinished
 from blztable.storage.resolve import Place, opened_at
-from blztable.storage.store import Damaged
+from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.version_meant import number_meant
+from blztable.table.version_meant import check_version, number_meant
 
 
 def pack(
@@ -111,13 +112,19 @@ def unpack(
 
 
 def recover(
-    source: Place, target: Place, *, durability: str = "full", progress: ProgressOption = None
+    source: Place,
+    target: Place,
+    *,
+    version: int | str | None = None,
+    durability: str = "full",
+    progress: ProgressOption = None,
 ) -> None:
-    """Write the whole row groups of an unfinished or damaged file as a new table.
+    """Write what is whole of an unfinished or damaged file as a new table.
 
     If the process that wrote the file was killed before its commit, or the file was cut short on
     its way, the row groups before the first one that is not whole are recovered. If the newest
-    commit of the file is damaged, the newest version before it is recovered.
+    commit of the file is damaged, or a file of the newest version, the newest version of which all
+    files are whole is recovered.
 
     Parameters
     ----------
@@ -125,6 +132,8 @@ def recover(
         The file that was never finished, or is damaged.
     target : path-like
         A path where nothing is yet: a directory is made.
+    version : int or str, optional
+        Number or tag of the version to recover. Its damaged chunks are copied as they are.
     durability : {"full", "process"}
         What the table survives, as in `to_blz`.
     progress : bool or callable, optional
@@ -133,11 +142,11 @@ def recover(
     Raises
     ------
     TableNotFoundError
-        The file has no whole row group.
+        The file has no whole row group, or no such version.
     TableExistsError
         There is something at the target.
     ValueError
-        The file has a committed table; open or unpack it.
+        The newest version is whole; open or unpack it.
 
     Examples
     --------
@@ -150,19 +159,55 @@ def recover(
     80
     """
     check_choice("durability", durability, DURABILITIES)
+    check_version(version)
     with opened_at(source) as store:
-        with suppress(Damaged):
-            if versions.newest_number(store) is not None:
-                raise ValueError(f"{store.name} has a committed table; open it, or unpack it")
-        found: Version | None = None
-        if isinstance(store, OneFileStore):
-            whole = unfinished(store)
-            number = versions.newest_number(whole)
-            found = versions.load(whole, number) if number else recovered(whole)
+        found = _recoverable(store, version)
         if found is None:
-            raise TableNotFoundError(f"{store.name} has no whole row group of a table")
+            what = "whole row group of a table" if version is None else f"version {version!r}"
+            raise TableNotFoundError(f"{store.name} has no {what}")
         _copy(found, target, None, durability, progress, is_strict=False)
         store.close()
+
+
+def _recoverable(store: Store, version: int | str | None) -> Version | None:
+    """Return the version to recover; None if there is none."""
+    newest, damaged = None, None
+    with suppress(Damaged):
+        newest = versions.checked_newest(store)
+    for found in _back(store, version):
+        if not is_whole(found):
+            damaged = damaged or found
+        elif version is None and found.head.version == newest:
+            break
+        else:
+            return found
+    if version is None and newest is not None:
+        raise ValueError(
+            f"{store.name} has a committed table; open it, or unpack it; read what is whole of a "
+            'damaged one with on_corrupt="skip"'
+        )
+    if damaged is None and version is None and isinstance(store, OneFileStore):
+        return recovered(unfinished(store))
+    return damaged
+
+
+def _back(store: Store, version: int | str | None) -> Iterator[Version]:
+    """Yield the versions of a file that can be read, or the one that is meant, newest first.
+
+    Those that the last whole commit does not name any more, because they had expired, come last.
+    """
+    met: set[int] = set()
+    for commit in earlier(store) if isinstance(store, OneFileStore) else ():
+        with suppress(BlzError):
+            meant = number_meant(commit, version)
+            numbers = versions.numbers(commit) if meant is None else [meant]
+            for number in reversed([one for one in numbers if one not in met]):
+                try:
+                    found = versions.read(commit, number)
+                except (*DAMAGED, KeyNotFound):
+                    continue
+                met.add(number)
+                yield found
 
 
 def _move(

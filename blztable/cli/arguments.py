@@ -171,7 +171,7 @@ def _maintain(commands: Any) -> None:
         ("pack", "write a table as one file", "a path where nothing is yet, or `-`"),
         ("unpack", "write a table in one file as a directory", "a path where nothing is yet"),
         (
-            *("recover", "write the whole row groups of a file that was never finished"),
+            *("recover", "write what is whole of an unfinished or damaged file"),
             "a path where nothing is yet",
         ),
     ):

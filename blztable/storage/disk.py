@@ -77,6 +77,12 @@ class Disk:
             if written:
                 views[first] = views[first][written:]
 
+    def check_room(self, dir_fd: int, nbytes: int) -> None:
+        """Raise OSError if the file system of a directory has no room for so many bytes."""
+        status = os.fstatvfs(dir_fd)
+        if nbytes > status.f_bavail * status.f_frsize:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def truncate(self, fd: int, size: int) -> None:
         """Remove the bytes of the file from this position on."""
         os.ftruncate(fd, size)

@@ -4,6 +4,7 @@ Knows nothing of keys. A lock is on a holder, which belongs to one value or pref
 """
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from threading import Condition, RLock
 from blztable.closing import Closing
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Holder:
     """Who holds the locks of one value: a number of sharers, or one alone."""
 
@@ -45,31 +46,39 @@ class HeldLock(Closing):
         self,
         holder: Holder,
         shared: bool,
-        changed: Condition,
+        changed: Callable[[], Condition],
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Take the lock; the caller has the condition. `then` is called after the release."""
-        holder.take(shared=shared)
-        self._holder: Holder | None = holder
+        """Take the lock; the caller has the condition. `then` is called after the release.
+
+        `changed` returns the condition of the store in this process: the one of the parent may be
+        held for ever in a child made by fork, because the thread that held it is not in the child.
+        """
+        self._holder: Holder | None = None
         self._shared = shared
         self._changed = changed
         self._then = then or _nothing
+        holder.take(shared=shared)
+        self._holder = holder
 
     def close(self) -> None:
         """Release the lock; closing twice is harmless."""
-        with self._changed:
+        with (changed := self._changed()):
             holder, self._holder = self._holder, None
             if holder is None:
                 return
-            holder.leave(shared=self._shared)
-            self._changed.notify_all()
             # What the call refers to is kept as long as the lock.
             then, self._then = self._then, _nothing
-            then()
+            try:
+                holder.leave(shared=self._shared)
+                changed.notify_all()
+            finally:
+                then()
 
     def __del__(self) -> None:
-        # The attribute is missing if an interrupt came before it was set.
-        if hasattr(self, "_then"):
+        # The attribute is missing if an interrupt came before it was set. What the store needs may
+        # be gone when the interpreter ends, and the kernel releases the locks of files.
+        if hasattr(self, "_then") and not sys.is_finalizing():
             self.close()
 
 

@@ -187,6 +187,10 @@ class LocalStore:
     def reclaim(self) -> None:
         """Do nothing: a removed value leaves no room behind."""
 
+    def failures(self) -> Sequence[str]:
+        """Return nothing: nothing is done after a publication."""
+        return ()
+
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
         """Lock the file or directory under `key`; BusyError after `timeout` seconds."""
         parts = parts_of(key)

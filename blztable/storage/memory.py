@@ -4,11 +4,13 @@ Knows nothing of the values. It keeps the promises of `store.Store` for one proc
 durable. Values and prefixes are entries, so both can be locked.
 """
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
+from weakref import WeakSet
 
 from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
@@ -53,6 +55,11 @@ class MemoryStore:
     def __init__(self, name: str = "memory") -> None:
         self._name = name
         self._entries: dict[str, _Entry] = {"": _Entry(None)}
+        self._renew()
+        _stores.add(self)
+
+    def _renew(self) -> None:
+        """Make the condition; a thread that held it during a fork is not in the child."""
         # A Condition is reentrant: garbage collection may close a lock while this thread holds it.
         self._changed = Condition()
 
@@ -146,6 +153,10 @@ class MemoryStore:
     def reclaim(self) -> None:
         """Do nothing: a removed value leaves no room behind."""
 
+    def failures(self) -> Sequence[str]:
+        """Return nothing: memory does not fail."""
+        return ()
+
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A forked child has its own memory.
@@ -162,7 +173,7 @@ class MemoryStore:
                         f"{self._name}/{key}: still locked after {timeout:g} seconds; try again"
                     )
                 self._changed.wait(remaining)
-            return HeldLock(entry.holder, shared, self._changed)
+            return HeldLock(entry.holder, shared, lambda: self._changed)
 
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
@@ -229,6 +240,18 @@ class MemoryReader(Closing):
     def close(self) -> None:
         """Close the value."""
         self._data = None
+
+
+_stores: WeakSet[MemoryStore] = WeakSet()
+
+
+def _renew_all() -> None:
+    for store in list(_stores):
+        store._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 def _prefixes(key: str) -> list[str]:

@@ -167,6 +167,9 @@ class Store(Protocol):
     def reclaim(self) -> None:
         """Give back the room of removed values; the caller makes sure that nobody writes."""
 
+    def failures(self) -> Sequence[str]:
+        """Return what failed after a publication and left no harm; each is returned once."""
+
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds.
 

@@ -11,6 +11,7 @@ import pytest
 
 from blztable.cli import main
 from blztable.cli.arguments import UsageError, parser
+from blztable.storage import resolve
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
@@ -39,11 +40,13 @@ def test_each_command_of_a_page_can_be_parsed(page):
                     pytest.fail(f"{page}: {command}: {error}")
 
 
+@pytest.mark.parametrize("layout", resolve.LAYOUTS)
 @pytest.mark.parametrize("page", ["csv.md", "parquet-and-sql.md"])
 def test_the_commands_of_a_how_to_run_between_its_blocks_of_python(
-    page, tmp_path, monkeypatch, capsys
+    page, layout, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
     namespace = {"__name__": page}
     text = (DOCS / "how-to" / page).read_text(encoding="utf-8")
     for language, block in re.findall("```(sh|python)\n(.*?)```", text, re.DOTALL):

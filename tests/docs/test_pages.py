@@ -2,6 +2,10 @@
 
 The ```python blocks of a document share a namespace and an empty working directory. A block marked
 ```python no-run is left out; it shows code that promises nothing.
+
+Each document runs twice: its tables are directories, and then files. A block marked
+```python directory shows the files of a directory, and its page says so. With files something else
+runs in its place.
 """
 
 import doctest
@@ -14,10 +18,44 @@ from pathlib import Path
 import pytest
 
 import blztable
+from blztable.storage import resolve
+from blztable.storage.one_file import store as one_file
 from support.random_conditions import PRUNED
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def damage_a_column() -> None:
+    """Change a byte of a column, as docs/how-to/damaged-tables.md does."""
+    path = Path("sensor.blz")
+    places = dict(one_file.at(path)._look().listing.values())
+    data = bytearray(path.read_bytes())
+    data[places["data/col0/__1__.bin"].position + 1000] ^= 1
+    path.write_bytes(data)
+
+
+def damage_the_newest_manifest() -> None:
+    """Damage the newest commit, as docs/how-to/go-back.md does."""
+    path = Path("t.blz")
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b'"operation"')] ^= 1
+    path.write_bytes(data)
+
+
+def nothing() -> None:
+    """Run nothing: the block is about the files of a directory, and no later block needs it."""
+
+
+# What runs in place of the marked blocks of a document if its tables are files.
+IN_ONE_FILE = {
+    "how-to/damaged-tables.md": damage_a_column,
+    "how-to/go-back.md": damage_the_newest_manifest,
+    # A column by hand; one_file.py of tests/golden reads a file by hand.
+    "format.md": nothing,
+    # `cp -r` of a directory.
+    "crash-safety.md": nothing,
+}
 # Their commands run between their blocks of Python: test_cli_page.py runs both.
 WITH_COMMANDS = {"csv.md", "parquet-and-sql.md"}
 DOCUMENTS = sorted(
@@ -34,23 +72,39 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 
+# Their examples damage a file in a directory.
+OF_DIRECTORIES = {"blztable.errors", "blztable.report", "blztable.table.versioned"}
+
 
 # ibis calls a function that DuckDB is about to drop.
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table")
+@pytest.mark.parametrize("layout", resolve.LAYOUTS)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_code_in_the_documents_runs(document, tmp_path, monkeypatch):
+def test_the_code_in_the_documents_runs(document, layout, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
     namespace = {"__name__": document.stem}
-    for line, code in python_blocks(document.read_text(encoding="utf-8")):
-        if code.lstrip().startswith(">>>"):
+    for line, code, is_of_directory in python_blocks(document.read_text(encoding="utf-8")):
+        if is_of_directory and layout == "file":
+            IN_ONE_FILE[document.relative_to(ROOT / "docs").as_posix()]()
+        elif code.lstrip().startswith(">>>"):
             run_session(code, namespace, document, line)
         else:
             # Empty lines before the block give a traceback the document's own line numbers.
             exec(compile("\n" * line + code, document, "exec"), namespace)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_run(module, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "layout"),
+    [
+        (module, layout)
+        for module in MODULES
+        for layout in resolve.LAYOUTS
+        if layout == "directory" or module not in OF_DIRECTORIES
+    ],
+)
+def test_the_examples_in_the_docstrings_run(module, layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
     # Each docstring begins in an empty directory, like its reader.
     failed = 0
     for number, example in enumerate(doctest.DocTestFinder().find(importlib.import_module(module))):
@@ -81,7 +135,7 @@ def test_the_types_that_are_said_to_prune_are_those_that_do():
 def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     document = ROOT / "docs" / "crash-safety.md"
-    first, recipe = (code for _, code in python_blocks(document.read_text(encoding="utf-8")))
+    first, recipe = (code for _, code, _ in python_blocks(document.read_text(encoding="utf-8")))
     exec(first, {})
     with blztable.open("live.blz", "a") as other:
         for n in range(4):
@@ -105,14 +159,24 @@ def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkey
 
 
 def test_blocks_are_found_and_marked_ones_left_out():
-    text = "a\n```python\nx\n```\n```python no-run\ny\n```\n```sh\nz\n```\n```python\nw\n```\n"
-    assert python_blocks(text) == [(2, "x\n"), (11, "w\n")]
+    text = "a\n```python\nx\n```\n```python no-run\ny\n```\n```sh\nz\n```\n"
+    text += "```python directory\nw\n```\n"
+    assert python_blocks(text) == [(2, "x\n", False), (11, "w\n", True)]
 
 
-def python_blocks(text: str) -> list[tuple[int, str]]:
-    """Return the blocks to run, each with the number of lines before it."""
+def test_a_block_that_is_only_for_directories_is_in_the_list():
+    marked = {
+        document.relative_to(ROOT / "docs").as_posix()
+        for document in (ROOT / "docs").rglob("*.md")
+        if any(block[2] for block in python_blocks(document.read_text(encoding="utf-8")))
+    }
+    assert marked == set(IN_ONE_FILE)
+
+
+def python_blocks(text: str) -> list[tuple[int, str, bool]]:
+    """Return the blocks to run: the number of lines before them, the code, True for directories."""
     return [
-        (text.count("\n", 0, match.start(2)), match[2])
+        (text.count("\n", 0, match.start(2)), match[2], match[1].strip() == "directory")
         for match in FENCE.finditer(text)
         if match[1].strip() != "no-run"
     ]

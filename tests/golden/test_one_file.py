@@ -33,11 +33,15 @@ def test_every_file_is_there_as_it_was_written_and_no_other():
     assert {path.stem for path in ROOT.iterdir()} == {*CASES, UNFINISHED, SUMS}
 
 
+@pytest.mark.filterwarnings("ignore:.*never finished, or damaged")
 @pytest.mark.parametrize("name", CASES)
 def test_a_table_in_one_file_is_read_and_is_intact(name):
     assert same_table(blz.read_table(ROOT / f"{name}.blz"), expected(name))
     with blz.open(ROOT / f"{name}.blz") as table:
-        assert table.verify().is_intact
+        problems = [one.message for one in table.verify().problems]
+    # One of them ends with what a killed writer left.
+    assert len(problems) == (name == "changed")
+    assert all("the last 104 bytes are of a commit" in one for one in problems)
 
 
 def test_what_is_whole_of_an_unfinished_file_is_read():

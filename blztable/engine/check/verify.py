@@ -26,7 +26,7 @@ from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
-from blztable.engine.version.versions import Version, load
+from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError
 from blztable.format.head.deletions import Deleted, unpack
 from blztable.report import Problem, Report
@@ -115,11 +115,14 @@ def _manifest(version: Version) -> Iterator[Problem]:
     def problem(message: str, is_readable: bool) -> Problem:
         return Problem(message, None, None, None, 0, head.rows, version.key, is_readable)
 
-    try:
-        if isinstance(version.store, OneFileStore):
+    if isinstance(version.store, OneFileStore):
+        try:
             check_first_bytes(version.store.source(), version.store.name)
-    except CorruptError as error:
-        yield problem(str(error), True)
+        except CorruptError as error:
+            yield problem(str(error), True)
+        behind = why_behind(version.store)
+        if behind:
+            yield problem(behind, True)
     try:
         if load(version.store, head.version).head != head:
             yield problem("the manifest is not the one that was opened", False)

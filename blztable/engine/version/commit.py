@@ -268,8 +268,9 @@ class Commit:
 
     def emit_warnings(self) -> None:
         """Warn of failures after the commit. Call it last: a filter may raise the warning."""
-        if self._warnings:
-            warnings.warn("; ".join(self._warnings), stacklevel=stack_level())
+        told = [*self._warnings, *self.plan.store.failures()]
+        if told:
+            warnings.warn("; ".join(told), stacklevel=stack_level())
 
     @contextmanager
     def _repeat_made_durable(self) -> Iterator[None]:

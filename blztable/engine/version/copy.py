@@ -12,7 +12,7 @@ from typing import Protocol
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
 from blztable.format import layout
 from blztable.format.bundle import BundleFacts
@@ -89,6 +89,17 @@ def copy(
         published = commit.publish(operation, rebased)
     commit.emit_warnings()
     return published
+
+
+def is_whole(version: Version) -> bool:
+    """True if all files of a version are there, with the bytes that the manifest describes."""
+    try:
+        for group in range(len(version.head.row_groups)):
+            for key, facts in files(version, group):
+                _check(version.store.get(key), facts, True)
+    except (*DAMAGED, KeyNotFound):
+        return False
+    return True
 
 
 def files(version: Version, group: int) -> Iterator[tuple[str, PartFacts | BundleFacts]]:

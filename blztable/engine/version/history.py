@@ -14,7 +14,6 @@ from typing import Any
 from blztable.engine.version import mirrors, versions
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
-from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.format.manifest import Head
 from blztable.report import VersionDiff, VersionInfo
@@ -50,8 +49,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
             infos.append(info)
             known = head.tags
     if mirrored > max(numbers, default=0):
-        damage = f"the manifest is gone; {layout.SIZES} names this version"
-        infos.append(VersionInfo(mirrored, damage=damage))
+        infos.append(VersionInfo(mirrored, damage=versions.why_missing(store, mirrored)))
     names = {number: tuple(tag for tag in known if known[tag] == number) for number in numbers}
     return [replace(info, tags=names.get(info.number, ())) for info in infos]
 

@@ -2,7 +2,7 @@
 
 They describe the newest version. The engine itself reads only the version number in `meta/sizes`,
 to detect that the newest manifest is missing. The documents are refreshed under the writers' lock,
-so an older version never replaces a newer one.
+so an older version never replaces a newer one. A table in one file has none of them.
 """
 
 import math
@@ -18,6 +18,7 @@ from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
 from blztable.format.line import last_page_rows
 from blztable.format.manifest import Head
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound, Store
 
 # More bytes than `meta/sizes` has.
@@ -114,14 +115,32 @@ def _default(found: Json, type_: pa.DataType) -> Json:
 
 
 def mirrored_number(store: Store) -> int:
-    """Return the version number in `meta/sizes`; 0 if it cannot be read."""
+    """Return the version number in `meta/sizes`; 0 if it cannot be read.
+
+    A table in one file has no such document. If its newest commit is damaged, return its version.
+    """
     try:
+        if isinstance(store, OneFileStore):
+            return _lost_number(store)
         data = store.get(layout.SIZES, 0, _SIZES_BYTES)
         sizes = jsontext.loads(data, layout.SIZES)
     except _UNREADABLE:
         return 0  # The table can be read without its mirror.
     number = sizes.get("version") if isinstance(sizes, dict) else None
     return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
+
+
+def _lost_number(store: OneFileStore) -> int:
+    """Return the version of the newest commit of a file if it is damaged; 0 if it is not."""
+    keys = store.lost_keys()
+    if keys is None:
+        return 0
+    start = layout.MANIFESTS + "/"
+    lost = [key.removeprefix(start) for key in keys if key.startswith(start)]
+    numbers = [layout.manifest_version(name) or 0 for name in lost]
+    there = map(layout.manifest_version, store.list_names(layout.MANIFESTS))
+    # Also if the head of its manifest is damaged, its number is not that of an earlier version.
+    return max([*numbers, 1 + max(filter(None, there), default=0)])
 
 
 def _text(document: object) -> bytes:

@@ -4,6 +4,7 @@ A pin is a shared lock on the manifest. While it is held, neither the manifest n
 names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from blztable.caller import stack_level
 from blztable.engine.version import schema
 from blztable.engine.version.column_tree import ColumnTree, flat_schema
 from blztable.engine.version.mirrors import mirrored_number
@@ -24,6 +26,7 @@ from blztable.errors import (
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
+from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 LOCK_SECONDS = 30.0
@@ -240,7 +243,7 @@ def checked_newest(store: Store) -> int | None:
 
 
 def checked_numbers(store: Store) -> list[int]:
-    """Return all version numbers; CorruptError if the manifest of the newest one is missing.
+    """Return all version numbers; CorruptError if the newest one is missing, or lost in its file.
 
     `meta/sizes` is replaced after each publication and holds its version. It is read before the
     versions are listed, so its number is higher only if another program removed a manifest.
@@ -259,22 +262,45 @@ def checked_numbers(store: Store) -> list[int]:
 
 def _missing_manifest(store: Store, number: int) -> CorruptError:
     """Return the error for a newest version whose manifest another program has removed."""
-    message = (
-        f"{store.name}/{layout.manifest(number)}: the manifest is gone, although {layout.SIZES} "
-        f"names version {number}"
-    )
+    message = f"{store.name}/{layout.manifest(number)}: {why_missing(store, number)}"
     earlier = latest(store)
     if earlier is None:
         return CorruptError(
             f'{message}; no other version can be read; write the table again with mode="w"'
         )
     intact = earlier.head.version
-    error = CorruptError(
+    error = Damaged(
         f"{message}; version {intact} is intact, open it with version={intact} and call restore() "
         "to continue from it"
     )
     error.intact_version = intact
     return error
+
+
+def why_missing(store: Store, number: int) -> str:
+    """Return why the newest version is not listed."""
+    if store.is_one_file:
+        return "the newest commit of the file is damaged"
+    return f"the manifest is gone, although {layout.SIZES} names version {number}"
+
+
+def why_behind(store: Store) -> str:
+    """Return what is to be said of bytes behind the newest commit of a file; "" if none are."""
+    nbytes = store.bytes_behind() if isinstance(store, OneFileStore) else 0
+    if not nbytes:
+        return ""
+    return (
+        f"{store.name}: the last {nbytes:,} bytes are of a commit that was never finished, or "
+        f"damaged; version {newest_number(store)} is the newest one that is whole, and the next "
+        "change removes these bytes"
+    )
+
+
+def warn_behind(store: Store) -> None:
+    """Warn of bytes behind the newest commit of a file."""
+    behind = why_behind(store)
+    if behind:
+        warnings.warn(behind, stacklevel=stack_level())
 
 
 def load(store: Store, number: int) -> Version:

@@ -5,11 +5,13 @@ Knows nothing of writing and of the meaning of keys.
 The last foot of the file is the newest commit, and a seal behind it says that the commit must be
 whole. If the file ends with neither, a writer is at work or was killed: the records behind the last
 known commit are followed, and then the bytes that no record explains are searched for a foot and a
-seal, so that damage hides no later commit.
+seal, so that damage hides no later commit. If a sealed commit is damaged, the last whole one before
+it is returned and says so (`Commit.damage`): its versions can be read, and a writer appends behind
+the damaged bytes.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from blztable.closing import Closing
@@ -19,6 +21,7 @@ from blztable.storage.one_file.records import (
     FOOT_BYTES,
     FOOT_MAGIC,
     HEAD_BYTES,
+    HEAD_MAGIC,
     HEADER_BYTES,
     INDEX,
     SEAL_BYTES,
@@ -67,6 +70,8 @@ class Commit:
         The last bytes before `end`; from the manifest of the commit on, unless that is very long.
     front_crc : int
         The crc32 of the front, as the foot says.
+    damage : str
+        What is wrong with a newer commit, whose seal is behind this one; empty if nothing is.
     """
 
     source: Reader
@@ -75,6 +80,7 @@ class Commit:
     tail: bytes
     behind: int
     front_crc: int
+    damage: str = ""
 
     def read(self, place: Place, offset: int, length: int) -> bytes:
         """Return bytes of a value; fewer if the value ends earlier."""
@@ -170,26 +176,27 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     tail = _Tail(source, max(size - TAIL_BYTES, 0), size)
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
-    if found is None and sealed is None:
+    if found is None:
         found = known
         start = known.behind if known is not None else len(front_of(source, name))
         at = start
         for head in records(source, start):
-            at = _behind(source, head)
+            at = behind_record(source, head)
             if head.kind == INDEX:
-                sealed = _seal_at(source, head.end + FOOT_BYTES) or sealed
+                sealed = max(sealed or 0, _seal_at(source, head.end + FOOT_BYTES) or 0)
                 commit = _commit(source, head.end + FOOT_BYTES, name)
                 if commit is None:
                     # The search finds what is behind. A stranger may have many such indexes.
                     break
                 found = commit
         found = _search(source, FOOT_MAGIC, _commit_of_foot, at, name) or found
-        sealed = _search(source, SEAL_MAGIC, _seal_of, at, name) or sealed
+        sealed = max(sealed or 0, _search(source, SEAL_MAGIC, _seal_of, at, name) or 0)
     if sealed and (found is None or found.end < sealed):
-        raise Damaged(
-            f"{name}: the newest commit, which ends at byte {sealed}, is damaged; write the one "
-            "before it to a new table with blztable.recover"
-        )
+        damage = f"{name}: the newest commit, which ends at byte {sealed}, is damaged"
+        if found is None or not found.listing.nbytes:
+            raise Damaged(f"{damage}; write what is whole to a new table with blztable.recover")
+        # Nothing behind it is cut off, so nothing is lost that another program could still read.
+        found = replace(found, behind=size, damage=damage)
     if found is not None and found is not known and size <= TAIL_BYTES:
         check_front(tail, found, name)
     return found
@@ -217,9 +224,16 @@ class _Tail:
         return self.data[offset - self._start : offset - self._start + length]
 
 
-def before_damage(source: Reader, name: str) -> Commit | None:
-    """Return the last whole commit of a file whose newest one, or whose front, is damaged."""
-    return _search(source, FOOT_MAGIC, _commit_of_foot, HEADER_BYTES, name)
+def whole_commits(source: Reader, name: str) -> Iterator[Commit]:
+    """Yield the commits of a file whose feet are whole, the newest first."""
+    return _found(source, FOOT_MAGIC, _commit_of_foot, HEADER_BYTES, name)
+
+
+def keys_behind(source: Reader, start: int, name: str) -> Iterator[str]:
+    """Yield the keys of the values whose records begin behind a position, the last first."""
+    for head in _found(source, HEAD_MAGIC, _head_at, start, name):
+        if head.kind == VALUE:
+            yield head.key
 
 
 def everything(source: Reader, name: str) -> Commit:
@@ -229,7 +243,7 @@ def everything(source: Reader, name: str) -> Commit:
     for head in records(source, end):
         if head.kind == VALUE:
             listing.add(head.key, head.value)
-        end = _behind(source, head)
+        end = behind_record(source, head)
     return Commit(source, listing, end, b"", end, crc32(front))
 
 
@@ -256,10 +270,10 @@ def records(source: Reader, start: int) -> Iterator[Head]:
                     return
             needed = HEAD_BYTES + named
         yield head
-        at = _behind(source, head)
+        at = behind_record(source, head)
 
 
-def _behind(source: Reader, head: Head) -> int:
+def behind_record(source: Reader, head: Head) -> int:
     """Return where the record behind this one begins."""
     if head.kind != INDEX:
         return head.end
@@ -305,7 +319,7 @@ def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
     return at == foot.block or (manifest is not None and manifest.end == at)
 
 
-def _head(source: _Tail, position: int) -> Head | None:
+def _head(source: "Reader | _Tail", position: int) -> Head | None:
     """Return the head of the record at this position; None if there is none."""
     if position < 0:
         return None
@@ -327,6 +341,11 @@ def _commit_of_foot(source: Reader, position: int, name: str) -> Commit | None:
     return _commit(source, position + FOOT_BYTES, name)
 
 
+def _head_at(source: Reader, position: int, name: str) -> Head | None:
+    del name
+    return _head(source, position)
+
+
 def _seal_of(source: Reader, position: int, name: str) -> int | None:
     del name
     return _seal_at(source, position)
@@ -340,6 +359,17 @@ def _search(
     name: str,
 ) -> T | None:
     """Return what `read` finds at the last place of a magic behind a position; else None."""
+    return next(_found(source, magic, read, start, name), None)
+
+
+def _found(
+    source: Reader,
+    magic: bytes,
+    read: Callable[[Reader, int, str], T | None],
+    start: int,
+    name: str,
+) -> Iterator[T]:
+    """Yield what `read` finds at the places of a magic behind a position, the last first."""
     end, tries = source.size, 0
     while end > start:
         begin = max(start, end - _SEARCH_BYTES)
@@ -350,7 +380,7 @@ def _search(
             tries += 1
             found = read(source, begin + at, name)
             if found is not None:
-                return found
+                tries = 0
+                yield found
             at = data.rfind(magic, 0, at + len(magic) - 1)
         end = begin
-    return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from blztable.errors import StorageError
+from blztable.errors import BusyError, StorageError
 from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
@@ -36,6 +36,9 @@ class Medium(Protocol):
     def look(self) -> Reader | None:
         """Return the file as it is now, with its present size; None if there is none."""
 
+    def rest(self) -> Lock | None:
+        """Keep writers away until the lock is closed; None if one is at work."""
+
     def lock(self, timeout: float) -> Lock:
         """Let nobody else write; BusyError after `timeout` seconds."""
 
@@ -48,16 +51,21 @@ class Medium(Protocol):
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end; only under the lock."""
 
+    def written(self) -> int:
+        """Return the size of the file; only under the lock."""
+
     def cut(self, size: int) -> int:
         """Remove the bytes from this position on; return the size. Only under the lock."""
 
     def sync(self) -> None:
         """Make all bytes durable."""
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Replace the file by what `write` appends to a new one; return the lock of the new one.
 
-        None if the medium cannot replace its file.
+        None if the medium cannot replace its file. StorageError if it has no room for `nbytes`.
         """
 
     def is_there(self) -> bool:
@@ -110,6 +118,16 @@ class GrowingFile:
         self._reader = reader
         return reader
 
+    def rest(self) -> Lock | None:
+        """Return a shared lock of the file; None if a writer has it locked."""
+        try:
+            with self._open_folder() as folder:
+                return lock_at(
+                    *(self._base, folder.fd, self._path), shared=True, timeout=0, inherited=False
+                )
+        except (BusyError, KeyNotFound):
+            return None
+
     def lock(self, timeout: float) -> Lock:
         """Lock the file that has the path, and open it for writing."""
         with self._open_folder() as folder:
@@ -143,16 +161,19 @@ class GrowingFile:
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end."""
-        assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
-            self._disk.write(self._fd, buffers)
+            self._disk.write(self._locked(), buffers)
         self._resize()
+
+    def written(self) -> int:
+        """Return the size of the file that `lock` locked."""
+        with failures("writing", "", self._path):
+            return os.fstat(self._locked()).st_size
 
     def cut(self, size: int) -> int:
         """Remove the bytes from this position on; return the size."""
-        assert self._fd is not None, "not locked"
         with failures("writing", "", self._path):
-            self._disk.truncate(self._fd, size)
+            self._disk.truncate(self._locked(), size)
         self._resize()
         return size
 
@@ -164,10 +185,14 @@ class GrowingFile:
         with failures("flushing", "", self._path):
             self._disk.sync_file(reader.fileno())
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Write a new file beside this one, flush it, and give it the name."""
         with self._open_folder() as folder:
             remove_leftovers(self._base, folder.fd, self._disk)
+            with failures("writing", "", self._path):
+                self._disk.check_room(folder.fd, nbytes)
             name = name_beside(self._base)
             lock = None
             try:
@@ -203,9 +228,8 @@ class GrowingFile:
 
     def is_there(self) -> bool:
         """True if the path still leads to the file that `lock` locked."""
-        assert self._fd is not None, "not locked"
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+            return os.path.samestat(os.stat(self._path), os.fstat(self._locked()))
         except OSError:
             return False
 
@@ -230,6 +254,12 @@ class GrowingFile:
         """Let the open reader see the bytes that were written."""
         if self._reader is not None:
             self._reader.size = os.fstat(self._reader.fileno()).st_size
+
+    def _locked(self) -> int:
+        """Return the descriptor for writing; it is closed first if all is collected at once."""
+        if self._fd is None:
+            raise StorageError(f"{self._path}: the file is not locked any more")
+        return self._fd
 
     def _close_writer(self) -> None:
         fd, self._fd = self._fd, None

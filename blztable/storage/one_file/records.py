@@ -32,7 +32,7 @@ SEAL = struct.Struct("<8sQII")
 assert (HEAD.size, FOOT.size, SEAL.size) == (28, 48, 24)
 HEAD_BYTES = HEAD.size + _CRC.size
 FOOT_BYTES, SEAL_BYTES = FOOT.size, SEAL.size
-_HEAD_MAGIC = b"blzr"
+HEAD_MAGIC = b"blzr"
 FOOT_MAGIC, _FOOT_END = b"blzcomit", b"blzf-end"
 SEAL_MAGIC = b"blzseal!"
 VALUE, INDEX = 1, 2
@@ -167,7 +167,7 @@ def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE
 def record_head(position: int, key: str, length: int, crc: int, kind: int = VALUE) -> list[Buffer]:
     """Return the three buffers before the value of a record: the head in two, and the key."""
     name = key.encode()
-    head = HEAD.pack(_HEAD_MAGIC, kind, 0, len(name), position, length, crc)
+    head = HEAD.pack(HEAD_MAGIC, kind, 0, len(name), position, length, crc)
     return [head, _CRC.pack(crc32(name, crc32(head))), name]
 
 
@@ -181,7 +181,7 @@ def key_length(data: Buffer, position: int) -> int | None:
     if len(data) < HEAD_BYTES:
         return None
     magic, kind, reserved, length, at, _, _ = HEAD.unpack_from(data)
-    if magic != _HEAD_MAGIC or at != position or reserved or kind not in (VALUE, INDEX):
+    if magic != HEAD_MAGIC or at != position or reserved or kind not in (VALUE, INDEX):
         return None
     return int(length)
 

@@ -61,6 +61,7 @@ class Seen:
         """Take a commit that this process found under the lock, or wrote, for the newest one."""
         self.newest = commit
         self.all.add(commit)
+        # Last: it reads the file.
         self.file.meet(commit.source)
 
     def forget(self) -> None:

@@ -53,6 +53,10 @@ class ReadOnlyMedium:
         """Return the bytes."""
         return self._reader
 
+    def rest(self) -> Lock | None:
+        """Return a lock of nothing: nobody writes."""
+        return _NoLock()
+
     def lock(self, timeout: float) -> Lock:
         """Refuse to be changed."""
         raise ReadOnlyError(f"{self.name} is open for reading; a table to change needs a path")
@@ -65,11 +69,17 @@ class ReadOnlyMedium:
         """Never called: nobody holds the lock."""
         raise NotImplementedError
 
+    def written(self) -> int:
+        """Never called: nobody holds the lock."""
+        raise NotImplementedError
+
     def cut(self, size: int) -> int:
         """Never called: nobody holds the lock."""
         raise NotImplementedError
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Never called: nobody holds the lock."""
         raise NotImplementedError
 
@@ -102,6 +112,10 @@ class Sink:
     def look(self) -> Reader:
         """Return what can be read again: the front."""
         return self._written
+
+    def rest(self) -> Lock | None:
+        """Return None: whoever has the sink is its writer."""
+        return None
 
     def lock(self, timeout: float) -> Lock:
         """Return a lock of nothing: a sink has one writer."""
@@ -136,12 +150,18 @@ class Sink:
             with suppress(OSError, ValueError):
                 self._file.truncate()
 
+    def written(self) -> int:
+        """Return the number of bytes that were written."""
+        return self._written.size
+
     def cut(self, size: int) -> int:
         """Keep the bytes, which may have left the process; return their number."""
         del size
         return self._written.size
 
-    def replace(self, write: Callable[[Callable[[Sequence[Buffer]], None]], None]) -> Lock | None:
+    def replace(
+        self, write: Callable[[Callable[[Sequence[Buffer]], None]], None], nbytes: int
+    ) -> Lock | None:
         """Do nothing: a sink cannot be written again."""
         return None
 

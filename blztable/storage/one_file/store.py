@@ -37,10 +37,7 @@ from blztable.errors import BlzError, BusyError, CorruptError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.checking import problems_around
-from blztable.storage.one_file.commits import (
-    Commit,
-    ValueReader,
-)
+from blztable.storage.one_file.commits import Commit, ValueReader, keys_behind
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
@@ -64,6 +61,8 @@ class OneFileStore:
         self._is_local = isinstance(medium, GrowingFile)
         self._seen = Seen(medium)
         self._made = False
+        # What failed behind publications, until somebody is told.
+        self._failures: list[str] = []
         self._forget_locks()
         _stores.add(self)
 
@@ -71,8 +70,9 @@ class OneFileStore:
         """Hold no lock; a child made by fork holds none of its parent's."""
         # Reentrant: garbage collection may close a lock while this thread holds it.
         self._changed = Condition()
-        # Of the values and prefixes that exist; one that replaces another has a holder of its own.
-        self._holders: dict[str, Holder] = {}
+        # Of the values and prefixes that are locked; one that replaces another has a holder of its
+        # own.
+        self._holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
         # What the next commit adds to the newest one, while this process writes.
         self._writing: Writing | None = None
 
@@ -189,10 +189,49 @@ class OneFileStore:
         return problems_around(keys, self._find)
 
     def reclaim(self) -> None:
-        """Rewrite the file if values that were removed take a part of it."""
+        """Rewrite the file without the values that were removed."""
         with self._change() as writing:
-            writing.rewrite()
+            writing.reclaim()
+            _unwritten.pop(self.name, None)
             self._seen.newest = writing.commit
+
+    def failures(self) -> list[str]:
+        """Return what failed behind publications, once."""
+        with self._changed:
+            told, self._failures = self._failures, []
+        return told
+
+    # A file that ends with no commit
+
+    def lost_keys(self) -> list[str] | None:
+        """Return the keys in the newest commit if it is damaged; None if it is not.
+
+        Those whose heads are damaged are missing.
+        """
+        with self._changed:
+            commit = self._look() if self._writing is None else self._writing.commit
+        if commit is None or not commit.damage:
+            return None
+        return list(keys_behind(commit.source, commit.end, self.name))
+
+    def bytes_behind(self) -> int:
+        """Return how many bytes lie behind the newest commit, if nobody is writing there.
+
+        They are of a commit that was never finished, or its end was damaged.
+        """
+        with self._changed:
+            if self._writing is not None:
+                return 0
+            commit = self._look()
+            if commit is None or self._seen.file.is_gone:
+                return 0
+            rest = self.medium.rest() if commit.source.size > commit.behind else None
+            if rest is None:
+                return 0
+            with rest:
+                # Again: a commit may have ended meanwhile.
+                commit = self._look()
+                return 0 if commit is None else commit.source.size - commit.behind
 
     # Locks
 
@@ -200,7 +239,7 @@ class OneFileStore:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A lock belongs to one process; a child made by fork holds none.
         deadline = time.monotonic() + timeout
-        with self._changed:
+        with self._changed, self._unused():
             while True:
                 commit, place = self._lockable(key)
                 is_pin = place is not None and place.length > 0
@@ -219,11 +258,17 @@ class OneFileStore:
                 # The lock keeps the commit, so the version can be read from an older file.
                 if commit is not None:
                     self._seen.all.add(commit)
-                return HeldLock(holder, shared, self._changed, partial(_keep, commit))
+                return HeldLock(holder, shared, self._condition, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
+            # Counted behind it: the exception of a signal handler may come in between.
+            lock = HeldLock(holder, shared, self._condition, partial(self._leave, writing))
             writing.locks += 1
-            return HeldLock(holder, shared, self._changed, partial(self._leave, writing))
+            return lock
+
+    def _condition(self) -> Condition:
+        """Return the condition of this process."""
+        return self._changed
 
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
@@ -350,17 +395,30 @@ class OneFileStore:
         try:
             # Again: it may have been replaced before the lock.
             self._check_attached()
-            self._writing = Writing.begin(self.medium, lock, self._seen.newest)
+            writing = Writing.begin(self.medium, lock, self._seen.newest)
+            self._seen.meet(writing.commit)
+            self._writing = writing
         except BaseException:
+            self._writing = None
             lock.close()
             raise
-        self._seen.meet(self._writing.commit)
         return True
+
+    @contextmanager
+    def _unused(self) -> Iterator[None]:
+        """Release the lock of the file after an exception, if nobody has begun to use it."""
+        try:
+            yield
+        except BaseException:
+            writing = self._writing
+            if writing is not None and not writing.locks:
+                self._end(writing)
+            raise
 
     @contextmanager
     def _change(self) -> Iterator["Writing"]:
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
-        with self._changed:
+        with self._changed, self._unused():
             deadline = time.monotonic() + LOCK_SECONDS
             while not self._may_write(remaining := deadline - time.monotonic()):
                 if remaining <= 0:
@@ -382,18 +440,41 @@ class OneFileStore:
     def _leave(self, writing: "Writing") -> None:
         """Count a lock that was released; the last one ends the writing."""
         with self._changed:
-            writing.locks -= 1
+            writing.locks = max(writing.locks - 1, 0)
             if writing.locks or self._writing is not writing:
                 return
+            self._end(writing)
+
+    def _end(self, writing: "Writing") -> None:
+        """End a writing. What fails behind its commit is told later, and done by a later writer."""
+        try:
+            with self._telling("the end of the file was not tidied; the next writer does it"):
+                writing.end()
+            if writing.is_due and 2 * writing.nbytes >= 3 * _unwritten.get(self.name, 0):
+                _unwritten[self.name] = writing.nbytes
+                with self._telling("the file keeps its dead bytes; call vacuum() to try again"):
+                    writing.rewrite()
+                    _unwritten.pop(self.name, None)
+        finally:
             try:
-                # The commit is made. What fails now is done by a later writer.
-                with suppress(BlzError, KeyNotFound):
-                    writing.end()
-            finally:
-                self._seen.meet(writing.commit)
-                self._writing = None
                 writing.lock.close()
+            finally:
+                self._writing = None
                 self._changed.notify_all()
+                with suppress(BlzError, KeyNotFound):
+                    self._seen.meet(writing.commit)
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (BlzError, KeyNotFound) as error:
+            self._failures.append(f"{what}: {error}")
+
+
+# The bytes that a file had, by its path, when a rewrite by a commit failed. A commit tries again
+# when the file has grown by half.
+_unwritten: dict[str, int] = {}
 
 
 def at(path: str | os.PathLike[str]) -> OneFileStore:

@@ -1,18 +1,29 @@
 """Unfinished: a file without a whole newest commit as a store, to read what is whole of it.
 
-Knows nothing of rows. Its values are those of the last whole commit, or else of all whole records.
+Knows nothing of rows. Its values are those of a whole commit, or else of all whole records.
 """
 
+from collections.abc import Iterator
+
 from blztable.errors import BusyError, ReadOnlyError
-from blztable.storage.one_file.commits import Commit, before_damage, everything, is_unborn
-from blztable.storage.one_file.media import GrowingFile
+from blztable.storage.one_file.commits import Commit, everything, is_unborn, whole_commits
+from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound
 
 
 def unfinished(store: OneFileStore) -> OneFileStore:
     """Return a store of the last whole commit, or of the records of a killed one."""
-    return _Unfinished(store.medium)
+    return next(earlier(store), None) or _Unfinished(store.medium)
+
+
+def earlier(store: OneFileStore) -> Iterator[OneFileStore]:
+    """Yield a store of each whole commit that has values, the newest first."""
+    source = store.medium.look()
+    if source is not None and not is_unborn(source):
+        for commit in whole_commits(source, store.name):
+            if commit.listing.nbytes:
+                yield _Unfinished(store.medium, commit)
 
 
 def is_abandoned(store: OneFileStore) -> bool:
@@ -27,15 +38,17 @@ def is_abandoned(store: OneFileStore) -> bool:
 
 
 class _Unfinished(OneFileStore):
-    """All whole records of a file; only for reading."""
+    """The values of one commit of a file, or else all whole records; only for reading."""
+
+    def __init__(self, medium: Medium, commit: Commit | None = None) -> None:
+        super().__init__(medium)
+        self._commit = commit
 
     def _look(self) -> Commit | None:
         if self._seen.newest is None:
             source = self.medium.look()
             if source is not None and not is_unborn(source):
-                commit = before_damage(source, self.name)
-                has_values = commit is not None and commit.listing.nbytes
-                self._seen.newest = commit if has_values else everything(source, self.name)
+                self._seen.newest = self._commit or everything(source, self.name)
         return self._seen.newest
 
     def _may_write(self, timeout: float) -> bool:

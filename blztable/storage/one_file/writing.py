@@ -10,13 +10,22 @@ from dataclasses import replace
 from typing import Self
 
 from blztable.errors import BlzError, ConflictError, CorruptError, StorageError
-from blztable.storage.one_file.commits import Commit, check_front, front_of, is_unborn, newest
+from blztable.storage.one_file.commits import (
+    Commit,
+    behind_record,
+    check_front,
+    front_of,
+    is_unborn,
+    newest,
+    records,
+)
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
     FOOT_BYTES,
     ID_DIGITS,
     INDEX,
+    VALUE,
     Foot,
     Place,
     crc32,
@@ -29,11 +38,13 @@ from blztable.storage.one_file.records import (
     record_bytes,
     record_head,
 )
-from blztable.storage.store import Buffer, KeyNotFound, Lock
+from blztable.storage.store import Buffer, Damaged, KeyNotFound, Lock
 
 # The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
 # than this.
 DEAD_BYTES = 64 << 20
+# More live bytes are left to `vacuum`: other writers wait during a rewrite, for 30 seconds at most.
+MOST_COPIED = 1 << 30
 _COPY_BYTES = 8 << 20
 
 
@@ -55,8 +66,8 @@ class Writing:
         self.lock = lock
         self._see(commit)
         self.locks = 0
-        # What others wrote may not be flushed.
-        self._is_flushed = False
+        # The bytes before this position are durable; what others wrote may not be.
+        self._flushed = 0
         # True after a flush that failed, or a write whose bytes could not be removed.
         self._has_failed = False
         # Where the last commit of this process ends that published a value.
@@ -92,14 +103,14 @@ class Writing:
     def sync(self) -> None:
         """Make all bytes durable, if they may not be."""
         self._check()
-        if not self._is_flushed:
+        if self._flushed < self._end:
             try:
                 self._medium.sync()
             except BlzError:
                 # The kernel takes the pages for clean now, so another flush would succeed.
                 self._has_failed = True
                 raise
-            self._is_flushed = True
+            self._flushed = self._end
 
     def add(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Append a record, and name its value."""
@@ -125,16 +136,17 @@ class Writing:
 
     def publish(self, key: str, data: Buffer) -> None:
         """Append a value, all names and a foot, in one write."""
-        before = self.listing.copy()
+        before, base = self.listing.copy(), self.commit
         written = record(self._end, key, [data])
         start = self._end + sum(map(_length, written[:3]))
         self.listing.add(key, Place(start, memoryview(data).nbytes))
         try:
             self._publish(written)
-            self._published = self.commit.end
-        except BaseException:
-            self.listing = before
-            raise
+        finally:
+            if self.commit is base:
+                self.listing = before
+            else:
+                self._published = self.commit.end
 
     def check_place(self) -> None:
         """Raise ConflictError if the name is that of another file by now."""
@@ -144,16 +156,36 @@ class Writing:
     def publish_names(self) -> None:
         """Append the names and a foot, if they differ from those of the commit."""
         if self._has_changed:
+            if self.commit.damage:
+                # Only a new version takes the place of a damaged one.
+                raise Damaged(self.commit.damage)
             self._publish([])
 
-    def rewrite(self) -> None:
-        """Copy the values that live to a new file, if removed ones take more than a twentieth."""
-        self._check()
+    def reclaim(self) -> None:
+        """Rewrite the file if it has a removed value, or if a twentieth of it is dead."""
+        if self._has_removed() or (self._end - self.listing.nbytes) * 20 > self._end:
+            self.rewrite()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return self._end
+
+    @property
+    def is_due(self) -> bool:
+        """True if so much of the file is dead that the end of a commit rewrites it."""
         live = self.listing.nbytes
-        if (self._end - live) * 20 <= self._end:
-            return
+        return (
+            not self._has_failed
+            and live <= MOST_COPIED
+            and self._end - live > max(live, DEAD_BYTES)
+        )
+
+    def rewrite(self) -> None:
+        """Copy the values that live to a new file, which takes the place of this one."""
+        self._check()
         self.check_place()
-        lock = self._medium.replace(self._copy)
+        lock = self._medium.replace(self._copy, self.listing.nbytes)
         if lock is None:
             return
         self.lock.close()
@@ -167,9 +199,9 @@ class Writing:
     def end(self) -> None:
         """Cut off what no commit names; seal the commit, and publish the removals since it.
 
-        The seal comes after the flush of a durable commit. So if a loss of power leaves the seal,
-        it leaves the commit. The removals are not flushed, so they come behind the seal. After a
-        failure there is neither: a later writer takes the names of removed values away.
+        Only a flushed commit is sealed. So if a loss of power leaves the seal, it leaves the
+        commit. The removals are not flushed, so they come behind the seal. After a failure there is
+        neither: a later writer takes the names of removed values away.
         """
         commit, removed = self.commit, self._removed
         end = self._medium.cut(commit.behind) if self._end > commit.behind else commit.behind
@@ -177,14 +209,25 @@ class Writing:
         self._end = end
         if self._has_failed:
             return
-        if commit.end == self._published and end == commit.behind:
+        is_flushed = commit.end == self._published and commit.end <= self._flushed
+        if is_flushed and end == commit.behind:
             self._append([encode_seal(commit.end)])
             self._see(replace(commit, behind=self._end))
         for key in removed:
             self.remove(key)
         self.publish_names()
-        if self._end - self.listing.nbytes > max(self.listing.nbytes, DEAD_BYTES):
-            self.rewrite()
+
+    def _has_removed(self) -> bool:
+        """True if the file has a value that is not named any more, or bytes that are no record."""
+        source = self.commit.source
+        check_front(source, self.commit, self._medium.name)
+        live = {place for _, place in self.listing.values()}
+        end = len(front_of(source, self._medium.name))
+        for head in records(source, end):
+            if head.kind == VALUE and head.value not in live:
+                return True
+            end = behind_record(source, head)
+        return end < self._end
 
     def _publish(self, block: list[Buffer]) -> None:
         begin = self._end
@@ -195,29 +238,40 @@ class Writing:
         previous = self.commit.end if self.commit.tail else 0
         foot = Foot(begin, at + sum(map(_length, index[:3])), previous, front_crc)
         block.append(encode_foot(foot, block))
-        self._append(block)
-        self._see(
-            replace(
-                self.commit,
-                listing=self.listing,
-                end=self._end,
-                tail=b"".join(block),
-                behind=self._end,
-            )
-        )
+        try:
+            self._append(block)
+        finally:
+            if self._end > begin:
+                self._see(
+                    replace(
+                        self.commit,
+                        listing=self.listing,
+                        end=self._end,
+                        tail=b"".join(block),
+                        behind=self._end,
+                        damage="",
+                    )
+                )
 
     def _append(self, buffers: Sequence[Buffer]) -> None:
-        """Append bytes, or leave the file as it was."""
+        """Append bytes, or leave the file as it was.
+
+        An exception of a signal handler may come when all bytes are written. They stay then: a
+        reader may have seen a commit.
+        """
         self._check()
-        self._is_flushed = False
+        end = self._end + sum(map(_length, buffers))
         try:
             self._medium.append(buffers)
         except BaseException:
             self._has_failed = True
             with suppress(BlzError):
-                self._has_failed = self._medium.cut(self._end) != self._end
+                if self._medium.written() == end:
+                    self._end, self._has_failed = end, False
+                else:
+                    self._has_failed = self._medium.cut(self._end) != self._end
             raise
-        self._end += sum(map(_length, buffers))
+        self._end = end
 
     def _check(self) -> None:
         """Refuse to write behind bytes that may be lost."""

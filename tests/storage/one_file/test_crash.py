@@ -30,6 +30,9 @@ from support.crash.checks import (
 )
 from support.crash.model import FLUSHES, killed_state
 
+# Whoever opens a file that ends with no commit is warned.
+pytestmark = pytest.mark.filterwarnings("ignore:.*never finished, or damaged")
+
 SYNC = f"sync_file {NAME}"
 
 
