@@ -196,6 +196,9 @@ class Kinds:
         # A few values nearly always have the kinds of all.
         for some in (held[:_SAMPLE], held):
             try:
+                if pa.types.is_decimal(self.type) and Kind.REAL not in self.seen:
+                    # 0.0 fits, but a column with fractions may be one of doubles.
+                    _refuse(pc.match_substring(texts, point))
                 return _converted(texts, self.type, point)
             except pa.ArrowInvalid:
                 self._look(some, among, point)

@@ -395,6 +395,7 @@ def is_kept(text: str, value) -> bool:
 @given(values=COLUMN, block=BLOCKS)
 @example(values=[LONG, Decimal("0.5")], block=48)
 @example(values=[2**63, -1], block=48)
+@example(values=[-(2**70), -(2**70), Decimal("0.0")], block=48)
 def test_any_csv_of_integers_decimals_and_dates_comes_back_to_the_digit(place, values, block):
     texts = ["" if value is None else as_text(value) for value in values]
     path = place / "any.csv"
@@ -410,6 +411,7 @@ def test_any_csv_of_integers_decimals_and_dates_comes_back_to_the_digit(place, v
 @given(values=COLUMN, block=BLOCKS, depth=st.integers(0, 2))
 @example(values=[LONG, Decimal("0.5")], block=48, depth=1)
 @example(values=[Decimal("0.0"), 191221596854237155290703727658119725056], block=48, depth=0)
+@example(values=[0, 0, 0, -11018467007241650176, Decimal("0.0")], block=48, depth=1)
 def test_any_ndjson_of_integers_decimals_and_dates_comes_back_to_the_digit(
     place, values, block, depth
 ):
