@@ -483,7 +483,7 @@ def _described(value: Any) -> str:
     if isinstance(value, str | bytes):
         return "text that is not UTF-8" if isinstance(value, str) else "bytes"
     if not isinstance(value, pa.Scalar):
-        return f"a {type(value).__name__}"
+        return f"of type {type(value).__name__}"
     name = kind(value.type)
     if name == "item":
         return "text" if is_text(value.type) else "bytes"
