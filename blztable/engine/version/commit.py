@@ -258,7 +258,8 @@ class Commit:
             lambda: mirrors.refresh(store, head, version.schema, staged.defaults, lines)
         ]
         if retention.is_due(head, base.head if base else None):
-            steps.append(lambda: retention.retire(version, is_durable=version.head.durable))
+            is_durable = version.head.durable
+            steps.append(lambda: retention.retire(version, is_durable=is_durable, base=base))
         for step in steps:
             try:
                 step()

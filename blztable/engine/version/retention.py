@@ -5,6 +5,12 @@ tag. Called under the writers' lock. An expired version is compared with the nex
 first: usually that one names all of its files, and no other manifest has to be read. Still, that
 costs as much as a small append, so a quick run of appends removes its expired versions together
 (`is_due`).
+
+Old versions with tags may be many, so they are not all read. A version names no file whose number
+it has not reached (`next_k`), and neither does any version before it. So a file that goes is looked
+for in the kept versions before it, the newest first, down to one that is older than the file. Only
+a restore lets a version name a file that the version before lacks, so those after it are read too;
+they are few, because the oldest versions expire.
 A budget in bytes needs the sizes of the files that older versions name; they are in the manifests.
 """
 
@@ -89,8 +95,11 @@ def is_due(newest: Head, before: Head | None) -> bool:
     return any(replaced[number] < recent for number in expired)
 
 
-def retire(newest: Version, *, is_durable: bool) -> None:
-    """Remove the expired versions that are not pinned, and the files that only they name."""
+def retire(newest: Version, *, is_durable: bool, base: Version | None = None) -> None:
+    """Remove the expired versions that are not pinned, and the files that only they name.
+
+    `base` is a version that has been read.
+    """
     store = newest.store
     present = versions.numbers(store)
     expired = all_expired(newest, present, Limits.of(newest.head))
@@ -103,8 +112,8 @@ def retire(newest: Version, *, is_durable: bool) -> None:
             # A newer durable version replaces them. The writer that published it may have been
             # killed before it flushed the name.
             store.flush_names(layout.MANIFESTS)
-        kept = _Kept(newest, _without(present, free))
-        freed = _freed(store, free, kept)
+        kept = _Kept(newest, _without(present, free), base)
+        freed = _freed(free, kept)
         removed = remove_manifests(store, free)
         # A reader may have pinned a version after `unpinned` looked.
         spared = _without(free, removed)
@@ -163,19 +172,39 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
     store, after = newest.store, newest
     counted = Counted()
     counted.add(newest)
-    for number in set(newest.head.tags.values()):
-        with suppress(*DAMAGED, KeyNotFound):
-            counted.add(versions.read(store, number), newest)
+    # The size of the manifest and of the files of each older version, by its index.
+    found: dict[int, tuple[int, FileSizes]] = {}
     for index in reversed(range(len(older))):
-        try:
+        with suppress(*DAMAGED, KeyNotFound):  # Otherwise its size is unknown.
             version = versions.read(store, older[index])
-            nbytes -= counted.add(version, after)
-        except (*DAMAGED, KeyNotFound):
-            continue  # Its size is unknown.
+            found[index] = _manifest_bytes(version), counted.new(version, after)
+            after = version
+    uncounted: dict[Path, set[int]] = {}
+    for _, files in found.values():
+        for path, sizes in files.items():
+            uncounted.setdefault(path, set()).update(sizes)
+    for number in sorted(set(newest.head.tags.values()), reverse=True):
+        if not any(uncounted.values()):
+            break
+        with suppress(*DAMAGED, KeyNotFound):
+            tagged = versions.read(store, number)
+            if _are_newer(uncounted, tagged):
+                break
+            _spare(uncounted, [tagged])
+    for index, (of_manifest, files) in found.items():
+        nbytes -= of_manifest + sum(
+            size
+            for path, sizes in files.items()
+            for number, size in sizes.items()
+            if number in uncounted[path]
+        )
         if nbytes < 0:
             return list(older[: index + 1])
-        after = version
     return []
+
+
+# The sizes of files by their numbers, by the path of their column.
+FileSizes = dict[Path, dict[int, int]]
 
 
 class Counted:
@@ -189,15 +218,24 @@ class Counted:
 
         `counted` is a version that was added before. Columns that are the same there are not read.
         """
+        files = self.new(version, counted)
+        return _manifest_bytes(version) + sum(sum(sizes.values()) for sizes in files.values())
+
+    def new(self, version: Version, counted: Version | None = None) -> FileSizes:
+        """Add the files of a version; return the sizes of those that are new."""
         paths = _changed(version, counted) if counted else _all_paths(version)
-        with version.store.open(version.key) as manifest:
-            nbytes = manifest.size
+        new: FileSizes = {}
         for path, sizes in file_sizes(version, paths).items():
             known = self._files.setdefault(path, set())
-            nbytes += sum(size for number, size in sizes.items() if number not in known)
+            new[path] = {number: size for number, size in sizes.items() if number not in known}
             # `known |= sizes.keys()` would make another set.
             known.update(sizes)
-        return nbytes
+        return new
+
+
+def _manifest_bytes(version: Version) -> int:
+    with version.store.open(version.key) as manifest:
+        return manifest.size
 
 
 def _replaced(newest: Head, numbers: Sequence[int]) -> dict[int, str]:
@@ -260,12 +298,13 @@ def _alone(store: Store, number: int) -> Lock:
 
 
 class _Kept:
-    """The kept versions. Each is read at its first use."""
+    """The kept versions. Each version is read at its first use."""
 
-    def __init__(self, newest: Version, numbers: Sequence[int]) -> None:
+    def __init__(self, newest: Version, numbers: Sequence[int], base: Version | None) -> None:
         self._store = newest.store
         self._numbers = numbers
-        self._read = {newest.head.version: newest}
+        self._read = {one.head.version: one for one in (base, newest) if one}
+        self.newest = newest
 
     def add(self, numbers: Iterable[int]) -> None:
         self._numbers = sorted({*self._numbers, *numbers})
@@ -279,12 +318,15 @@ class _Kept:
         """Return the first kept version after this version."""
         return self.version(next(other for other in self._numbers if other > number))
 
-    def all(self) -> list[Version]:
-        return [self.version(number) for number in self._numbers]
+    def around(self, number: int) -> tuple[list[int], list[int]]:
+        """Return the versions before this one, from the newest on, and those after it."""
+        before = [other for other in reversed(self._numbers) if other < number]
+        return before, [other for other in self._numbers if other > number]
 
     def columns(self) -> set[Path]:
         """Return the columns that any kept version has."""
-        paths = {path for version in self.all() for path in version.head.columns.paths}
+        kept = map(self.version, self._numbers)
+        paths = {path for version in kept for path in version.head.columns.paths}
         # The directory of the bundles stays: a writer may have it open.
         return {*paths, layout.SHARED}
 
@@ -295,7 +337,8 @@ def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[
     A directory claims all ids below it (`NewFiles.reserve_columns`). Columns in bundles may have
     none, so a directory stays if no kept column has one for the ids of all of them.
     """
-    if not freed:
+    # Usually the newest version has all columns, and no other has to be read.
+    if not {*freed} - {*kept.newest.head.columns.paths, layout.SHARED}:
         return []
     columns = kept.columns()
     gone = [path for path in freed if path not in columns]
@@ -313,7 +356,7 @@ def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[
     ]
 
 
-def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
+def _freed(free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
     """Return the files that only the versions in `free` name, by column.
 
     Columns that the next kept version lacks are among them, also those without files.
@@ -323,7 +366,7 @@ def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int
     following = {number: kept.after(number) for number in free}
     for number, after in following.items():
         try:
-            version = versions.read(store, number)
+            version = kept.version(number)
             named = files_named(version, _changed(version, after))
         except (*DAMAGED, KeyNotFound):
             continue  # Vacuum removes the files of a damaged version.
@@ -332,10 +375,29 @@ def _freed(store: Store, free: Sequence[int], kept: _Kept) -> dict[Path, set[int
             freed.setdefault(path, set()).update(numbers)
     # Usually the next kept versions name all of these files.
     _spare(freed, {after.head.version: after for after in following.values()}.values())
-    if any(freed.values()):
-        # A restored version names files that the version before it did not.
-        _spare(freed, kept.all())
+    older, newer = kept.around(max(free))
+    for version in map(kept.version, older):
+        if not any(freed.values()) or _are_newer(freed, version):
+            break
+        _spare(freed, [version])
+    for version in map(kept.version, newer):
+        if not any(freed.values()):
+            break
+        _spare(freed, [version])
     return {path: numbers for path, numbers in freed.items() if numbers or path in lacking}
+
+
+def _are_newer(freed: Mapping[Path, set[int]], version: Version) -> bool:
+    """True if all of these files are newer than the version, and so than all before it."""
+    head = version.head
+    next_k = dict(zip(head.columns.paths, head.columns.next_k, strict=True))
+    next_k[layout.SHARED] = head.next_bundle
+    for path, numbers in freed.items():
+        # A version before this one may have had a column that this one lacks.
+        first = next_k.get(path, 0 if path and max(path) < head.next_column else 1)
+        if numbers and (first == 0 or min(numbers) < first):
+            return False
+    return True
 
 
 def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:

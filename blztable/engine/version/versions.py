@@ -183,6 +183,8 @@ class Version:
             raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
         for index, line in enumerate(lines):
             self._check(line, index)
+        # A commit needs them again, for example to compare versions.
+        self._read_ahead.update(enumerate(lines))
         return lines
 
     def _line(self, index: int) -> bytes:

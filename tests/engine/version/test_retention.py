@@ -1,5 +1,6 @@
 """Retention: the kept versions stay, the others are removed with exactly their files."""
 
+import random
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -532,3 +533,82 @@ class TestOfBundles:
         version, pinned = versions.pin(store, number)
         with pinned:
             return {layout.column(path) for path in version.head.columns.paths}
+
+
+def manifests_read(place, change):
+    """Return how many manifests a change reads, by a handle that knows none yet."""
+    keys = set()
+
+    def before(name, arguments):
+        if name in ("get", "open") and arguments[0].startswith(f"{layout.MANIFESTS}/"):
+            keys.add(arguments[0])
+
+    with blz.open(Hooked(place, before=before), "a", durability="process") as table:
+        keys.clear()
+        change(table)
+    return len(keys)
+
+
+def tagged_updates(place, count, start=0):
+    with blz.open(place, "a", durability="process") as table:
+        for number in range(start, start + count):
+            table.update({"x": number})
+            table.tags[f"tag {number}"] = table.version
+
+
+COMMITS = {
+    "update": lambda table: table.update({"x": -1}),
+    "append": lambda table: table.append({"n": [1], "x": [1]}),
+    "tag": lambda table: table.tags.update(newest=table.version),
+}
+
+
+@pytest.mark.parametrize("change", COMMITS.values(), ids=COMMITS)
+@pytest.mark.parametrize("limit", [{}, {"bytes": 10**6}, {"versions": 3}], ids=str)
+def test_a_commit_reads_few_manifests_however_many_versions_have_tags(change, limit):
+    place = MemoryStore()
+    blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
+    with blz.open(place, "a") as table:
+        if limit:
+            table.set_retention(**limit)
+    tagged_updates(place, 30)
+    few = [manifests_read(place, change) for _ in range(3)]
+    tagged_updates(place, 60, start=30)
+    many = [manifests_read(place, change) for _ in range(3)]
+    # Two for each version that is kept without a tag.
+    assert max(few + many) <= 2 * retention.KEEP_VERSIONS + 5
+
+
+def test_a_file_that_only_a_tagged_version_names_stays_through_restores_and_drops():
+    place = MemoryStore()
+    blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
+    rng = random.Random(5)
+    with blz.open(place, "a", durability="process") as table:
+        table.set_retention(versions=2)
+        expected = {}
+        for number in range(120):
+            match rng.randrange(6):
+                case 0 | 1:
+                    table.update({"x": number})
+                case 2 if expected:
+                    table.restore(rng.choice([*expected]))
+                case 3:
+                    table.append({name: [number] for name in table.column_names})
+                case 4 if "more" in table.column_names:
+                    table.drop_columns(["more"])
+                case 4:
+                    table.add_column("more", number)
+                case _:
+                    tag = f"tag {number}"
+                    expected[tag] = table.to_arrow()
+                    table.tags[tag] = table.version
+                    if len(expected) > 8:
+                        gone = rng.choice([*expected])
+                        del table.tags[gone], expected[gone]
+            for tag, content in expected.items():
+                assert blz.read_table(place, version=tag).equals(content), (number, tag)
+        named = {
+            key for one in versions.numbers(place) for key in files_named(versions.read(place, one))
+        }
+        stored = {key for key in tree(place) if key.startswith("data/") and key.endswith(".bin")}
+        assert stored == named

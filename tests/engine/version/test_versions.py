@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.engine.version import versions
 from blztable.errors import (
     BlzError,
@@ -338,3 +339,29 @@ def test_opening_warns_of_nothing(store):
         warnings.simplefilter("always")
         table(store)
     assert caught == []
+
+
+@pytest.mark.parametrize("keep", [1, 10])
+@pytest.mark.parametrize("form", ["bundled", None])
+def test_an_append_reads_the_lines_of_the_version_before_once(request, keep, form):
+    """Its writer, its flush and the removal of the version each look at them."""
+    if form is not None:
+        request.getfixturevalue(form)
+    store, reads = MemoryStore(), []
+
+    def before(name, arguments):
+        # The head is read from the start of a manifest.
+        if name == "get" and arguments[0].startswith(f"{layout.MANIFESTS}/") and arguments[1]:
+            reads.append(arguments[0])
+
+    columns = [f"c{number}" for number in range(9)]
+    blz.to_blz({name: [1] * 100 for name in columns}, store)
+    with blz.open(store, "a") as table:
+        table.set_retention(versions=keep)
+    # The fourth append would be merged with the others, in a commit of its own.
+    for _ in range(3):
+        with blz.open(Hooked(store, before=before), "a") as table:
+            reads.clear()
+            table.append({name: [3, 4] for name in columns})
+            assert reads
+            assert {reads.count(key) for key in reads} == {1}
