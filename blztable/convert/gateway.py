@@ -217,7 +217,7 @@ def is_bare(values: Any, type_: pa.DataType) -> bool:
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, list | tuple):
-        return has_floats(type_) and python_values.are_bare(values)
+        return has_floats(type_) and python_values.are_bare(values, type_)
     return isinstance(values, float) and not isinstance(values, np.generic)
 
 

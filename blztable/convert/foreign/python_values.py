@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -50,28 +51,62 @@ def encode(
         raise SchemaError(message) from None
 
 
-def are_bare(values: Collection[Any]) -> bool:
-    """True if none of these values, nor of those in them, is of a type that has a dtype."""
+def are_bare(values: Collection[Any], type_: pa.DataType) -> bool:
+    """True if the floats of values that have this Arrow type may be rounded to a narrower one.
+
+    None is of a type that has a dtype, and no long integer is among the floats.
+    """
+    return not (_have_dtype(values) or _have_long_integers(values, type_))
+
+
+def _have_dtype(values: Collection[Any]) -> bool:
+    """True if one of these values, or of those in them, is of a type that has a dtype."""
     while values:
         types = set(map(type, values))
         if any(hasattr(one, "dtype") for one in types):
-            return False
-        if types.isdisjoint((list, tuple, dict)):
             return True
+        if types.isdisjoint((list, tuple, dict)):
+            return False
         inner = [one for one in values if isinstance(one, list | tuple | dict)]
         parts = (one.values() if isinstance(one, dict) else one for one in inner)
         values = list(chain.from_iterable(parts))
-    return True
+    return False
+
+
+def _have_long_integers(values: Iterable[Any], type_: pa.DataType) -> bool:
+    """True if an integer that a 32-bit float may round is where the Arrow type has floats."""
+    if pa.types.is_floating(type_):
+        return int in set(map(type, values)) and any(
+            abs(value) > 1 << 24 for value in values if type(value) is int
+        )
+    if pa.types.is_struct(type_):
+        dicts = [value for value in values if isinstance(value, Mapping)]
+        return any(_have_long_integers([one.get(f.name) for one in dicts], f.type) for f in type_)
+    if pa.types.is_list(type_):
+        inner = chain.from_iterable(value for value in values if isinstance(value, list | tuple))
+        return _have_long_integers(list(inner), type_.value_type)
+    return False
 
 
 def _as_in_a_frame(values: Collection[Any]) -> PandasArray:
-    """Return values as the array of pandas that a DataFrame makes of them."""
+    """Return values as the array that a DataFrame makes of them; objects if it changed integers."""
     objects = as_objects(list(values))
+    as_given = pd.Series(objects, dtype=object)
     try:
-        return pd.Series(objects, dtype=object).infer_objects().array
+        array = as_given.infer_objects().array
     except UNSUITABLE:
         # Such as text that UTF-8 cannot encode.
-        return pd.Series(objects, dtype=object).array
+        return as_given.array
+    # pandas rounds integers beside fractions, also those that no float equals.
+    return as_given.array if array.dtype.kind in "fc" and _rounds(objects, array) else array
+
+
+def _rounds(objects: np.ndarray, array: PandasArray) -> bool:
+    """True if an integer is not equal to the float at its place, as Python compares them."""
+    return any(
+        isinstance(value, int | np.integer) and int(value) != number
+        for value, number in zip(objects, array.to_numpy().tolist(), strict=True)
+    )
 
 
 def _levels(type_: pa.DataType) -> int:

@@ -338,3 +338,71 @@ def test_several_tables_are_one_where_no_value_changes(one, two, tmp_path):
     assert data.count_rows() == 2
     found = data.to_table()["v"]
     assert [found[0].is_valid, found[1].is_valid] == [one[0].is_valid, two[0].is_valid]
+
+
+LONG = 2**53 + 1
+BESIDE_FRACTIONS = [
+    [LONG, 0.5],
+    [0.5, -LONG],
+    [LONG, None, 0.5],
+    [np.int64(LONG), 0.5],
+    [2**63 + 1, 0.5],
+    (LONG, 1j),
+    [[LONG, 0.5], [1.0]],
+    [{"f": LONG}, {"f": 0.5}],
+]
+
+
+@pytest.mark.parametrize("values", BESIDE_FRACTIONS, ids=str)
+@pytest.mark.parametrize("form", ["columns", "rows"])
+def test_a_list_of_integers_and_fractions_is_refused_where_a_float_would_round(values, form):
+    keys = list(range(len(values)))
+    data = {"k": keys, "v": list(values)}
+    if form == "rows":
+        data = [{"k": key, "v": value} for key, value in zip(keys, values, strict=True)]
+    with pytest.raises(blz.SchemaError, match="cannot be stored"):
+        blz.to_blz(data, MemoryStore())
+    old = [[0.5]] if isinstance(values[0], list) else [0.5]
+    old = [{"f": 0.5}] if isinstance(values[0], dict) else old
+    for verb in (
+        lambda t: t.append(data, evolve=True),
+        lambda t: t.upsert(data, on="k", evolve=True),
+        lambda t: t.replace_where(data, "k >= 0", evolve=True),
+        lambda t: t.update({"v": list(values)}, where=f"k < {len(values)}", evolve=True),
+        lambda t: t.add_column("new", list(values)),
+    ):
+        blz.to_blz({"k": keys, "v": old * len(keys)}, store := MemoryStore())
+        with blz.open(store, "a") as t:
+            with pytest.raises(blz.SchemaError, match="cannot be stored"):
+                verb(t)
+            assert t.version == 1
+
+
+@pytest.mark.parametrize("values", [[2**60, 0.5], [2**63, 0.5], [1, 0.5], [LONG - 1, 0.5]])
+def test_integers_that_a_float_equals_go_beside_fractions(values):
+    blz.to_blz({"v": values}, store := MemoryStore())
+    assert list(map(int, blz.read_table(store)["v"].to_pylist())) == [values[0], 0]
+
+
+def test_an_integer_beside_a_missing_value_keeps_its_digits():
+    blz.to_blz({"v": [LONG, np.nan]}, store := MemoryStore())
+    assert blz.read_table(store)["v"].to_pylist() == [LONG, None]
+
+
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: [{"f": one} for one in v]])
+def test_an_integer_among_floats_of_python_is_not_rounded_to_a_narrow_float(wrap):
+    def column(values):
+        array = pa.array(wrap(values))
+        narrow = {
+            pa.float64(): pa.float32(),
+            pa.list_(pa.float64()): pa.list_(pa.float32()),
+            pa.struct({"f": pa.float64()}): pa.struct({"f": pa.float32()}),
+        }
+        return array.cast(narrow[array.type])
+
+    blz.to_blz({"v": column([0.5])}, store := MemoryStore())
+    with blz.open(store, "a") as t:
+        with pytest.raises(blz.SchemaError, match="without loss"):
+            t.append({"v": wrap([2**24 + 1, 0.5])})
+        t.append({"v": wrap([2**24, 0.1])})
+        assert t["v"][1:].to_pylist() == column([2.0**24, 0.1]).to_pylist()
