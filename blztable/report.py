@@ -766,8 +766,8 @@ class Vacuumed(Printed):
         return f"{' and '.join(removed)} removed, {size_text(self.nbytes)}{''.join(kept)}"
 
 
-@dataclass(frozen=True, slots=True)
-class VersionLeft:
+@dataclass(frozen=True, slots=True, repr=False)
+class VersionLeft(Printed):
     """A version that `CTable.erase` could not remove, and that may have the rows.
 
     Attributes
@@ -850,8 +850,6 @@ class Erased(Printed):
         removed = ", ".join(map(str, self.versions)) or "none"
         first = f"version {self.version}: {rows} {verb}; removed versions: {removed}"
         return "\n".join([first, *map(str, self.left)])
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True)
