@@ -852,7 +852,7 @@ class Erased(Printed):
         return "\n".join([first, *map(str, self.left)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Repaired(Printed):
     """Result of `CTable.repair`: the version that was made, and what is lost.
 
