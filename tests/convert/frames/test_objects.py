@@ -213,23 +213,7 @@ REMEDIES = {
     r'with \.str\.encode\("utf-8", "surrogatepass"\)': (
         lambda column: (column.str.encode("utf-8", "surrogatepass"), "infer")
     ),
-    r'text\.encode\("utf-8", "replace"\)\.decode\(\)': lambda column: (
-        column.map(replaced),
-        "infer",
-    ),
 }
-
-
-def replaced(value):
-    """Return a value without lone surrogates in its texts."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case list():
-            return [replaced(item) for item in value]
-        case dict():
-            return {replaced(key): replaced(item) for key, item in value.items()}
-    return value
 
 
 def check_remedies(frame, message, count=1):
