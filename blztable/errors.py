@@ -158,6 +158,15 @@ class SchemaError(BlzError, TypeError):
     """
 
 
+def check_encodes(text: str, what: str) -> None:
+    """SchemaError if UTF-8 cannot encode a text; `what` begins the message."""
+    if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+        raise SchemaError(
+            f"{what} {text!r:.100} has a lone surrogate, which UTF-8 cannot encode; replace it, "
+            'with text.encode("utf-8", "replace").decode()'
+        )
+
+
 def check_none(messages: Sequence[str]) -> None:
     """Raise one SchemaError with these messages, a line each; do nothing if there are none.
 

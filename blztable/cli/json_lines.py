@@ -35,7 +35,7 @@ _BLANKS = re.compile("[ \t\r\n]*")
 
 # A double holds what was found so far.
 _EXACT = Kind.INTEGER | Kind.NEGATIVE | Kind.REAL | Kind.EXPONENT
-_REMEDY = "make the values alike, or leave the column out with --columns"
+_REMEDY = "make the values alike"
 
 
 class _IsText(Exception):

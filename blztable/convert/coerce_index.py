@@ -58,7 +58,8 @@ def needs_exact_rows(data: Ingested, frame: Descriptor | None) -> bool:
     ours, theirs = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]
     if data.frame is None or not data.rows or ours["kind"] != "range" or theirs["kind"] != "range":
         return False
-    return theirs != DEFAULT and (ours != DEFAULT or data.keeps_index)
+    # In a default RangeIndex the labels are the row numbers, whatever those of the data are.
+    return DEFAULT not in (ours, theirs)
 
 
 def _is_unnamed(data: Ingested, levels: list[Descriptor]) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from typing import NamedTuple
 
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError, LimitError, check_encodes
 from blztable.format.jsontext import Json
 from blztable.format.trailer import MAX_LAYERS, MAX_NAME_BYTES
 
@@ -94,6 +94,7 @@ def check_name(name: object) -> None:
     """Raise an error unless this is a name that a metalayer of the user may have."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a metalayer is {type(name).__name__}; expected str")
+    check_encodes(name, "the name")
     if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
         raise LimitError(f"{name!r:.50}: the name of a metalayer has 1 to {MAX_NAME_BYTES} bytes")
     if name.startswith(RESERVED):

@@ -271,8 +271,8 @@ class CTable(VersionedTable, Closing):
             value and a remedy. Nothing is committed.
         ConflictError
             Another commit changed the columns, or the default value of a column that the data lack.
-            Or it changed the rows, and the data have a RangeIndex that continues the table's, or
-            `evolve` adds or widens a column.
+            Or it changed the rows, and the data have a RangeIndex that continues one of the table
+            that is not the default one, or `evolve` adds or widens a column.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError

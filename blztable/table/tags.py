@@ -6,6 +6,7 @@ Knows nothing of how they are stored.
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from blztable.errors import check_encodes
 from blztable.format.head.tags import LENGTH_MAX, is_tag
 from blztable.table.indices import checked_count
 
@@ -132,6 +133,7 @@ def _checked(tags: Mapping[Any, Any]) -> dict[str, int]:
     for name in tags:
         if not isinstance(name, str):
             raise TypeError(f"the name of a tag must be a str, not {type(name).__name__}")
+        check_encodes(name, "the name")
         if not is_tag(name):
             raise ValueError(
                 f"{name!r:.100} cannot be the name of a tag: it needs 1 to {LENGTH_MAX} printable "

@@ -273,6 +273,38 @@ def test_a_column_without_values_takes_those_of_a_later_file(run, format, first,
     assert blz.read_table("t.blz")["e"].to_pylist() == [*before, value]
 
 
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+@pytest.mark.parametrize(
+    ("old", "new", "type_", "values"),
+    [
+        ([1, 2], {"v": 2.5}, "double", [1.0, 2.5, 2.5]),
+        ([None, None], {"v": 7}, "int64", [None, 7, 7]),
+        ([None, None], {"v": "x"}, "string", [None, "x", "x"]),
+        ([1, 2], {"v": 3, "w": "y"}, "int64", [1, 3, 3]),
+    ],
+    ids=["wider", "null to number", "null to text", "another column"],
+)
+def test_an_upsert_evolves_as_an_import_does(run, format, old, new, type_, values):
+    def text(rows):
+        if format == "ndjson":
+            return "\n".join(map(json.dumps, rows))
+        lines = [",".join("" if v is None else str(v) for v in row.values()) for row in rows]
+        return "\n".join([",".join(rows[0]), *lines, ""])
+
+    begun = text([{"k": key, "v": value} for key, value in zip((1, 2), old, strict=True)])
+    run("import", "-", "t.blz", "--format", format, given=begun)
+    given = text([{"k": key, **new} for key in (2, 3)])
+    command = ["upsert", "-", "t.blz", "--on", "k", "--format", format]
+    if old[0] is not None:
+        run(*command, given=given, code=1)
+        assert blz.open("t.blz").version == 1
+    run(*command, "--evolve", given=given)
+    found = blz.read_table("t.blz")
+    assert (str(found["v"].type), found["v"].to_pylist()) == (type_, values)
+    if "w" in new:
+        assert found["w"].to_pylist() == [None, "y", "y"]
+
+
 def test_an_array_of_objects_is_read_in_blocks(run, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK_BYTES", 50)
     rows = [{"a": number, "t": 'x],"\n{' * (number % 5), "n": [{}]} for number in range(200)]

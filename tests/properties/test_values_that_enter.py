@@ -296,14 +296,18 @@ def test_values_enter_exactly_or_not_at_all(data):
         given_known = all_known(pa.array(given_))
     verb = data.draw(st.sampled_from(VERBS))
     evolve = data.draw(st.booleans())
-    store = MemoryStore("t")
+    in_transaction = data.draw(st.booleans())
+    layout = data.draw(st.sampled_from([None, "directory", "file"]))
     table = pa.table({"k": range(len(old)), "v": old})
     keys = list(range(len(old), len(old) + rows))
-    blz.to_blz(table, store)
-    try:
-        before, after = enter(verb, store, old, keys, given_, evolve, data.draw(st.booleans()))
-    except Refused:
-        return
+    with tempfile.TemporaryDirectory() as folder:
+        place = MemoryStore("t") if layout is None else Path(folder, "t.blz")
+        more = {} if layout is None else {"layout": layout}
+        blz.to_blz(table, place, durability="process", **more)
+        try:
+            before, after = enter(verb, place, old, keys, given_, evolve, in_transaction)
+        except Refused:
+            return
     assert all_known(before) == all_known(old)
     found = all_known(after)
     if found != given_known:

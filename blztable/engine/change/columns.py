@@ -24,7 +24,7 @@ from blztable.engine.read.selection import stored_portion
 from blztable.engine.run.limits import check_values
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.staged import StagedColumn, StagedVersion
-from blztable.errors import SchemaError, no_column
+from blztable.errors import SchemaError, check_encodes, no_column
 from blztable.format.jsontext import Json
 
 # Returns the rows of the row group with this index.
@@ -169,13 +169,7 @@ def checked_text(name: object) -> str:
 def checked_new(name: object) -> str:
     """Return the name of a new column; SchemaError if UTF-8 cannot encode it."""
     text = checked_text(name)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise SchemaError(
-            f"the name {text!r:.60} has a lone surrogate, which UTF-8 cannot encode; replace it, "
-            'with name.encode("utf-8", "replace").decode()'
-        ) from None
+    check_encodes(text, "the name")
     return text
 
 

@@ -43,7 +43,7 @@ from blztable.engine.query.expression_tree import (
 from blztable.engine.query.literals import Column
 from blztable.engine.query.text import where
 from blztable.engine.run.limits import check_rows
-from blztable.errors import ColumnNotFoundError, SchemaError, no_column
+from blztable.errors import ColumnNotFoundError, SchemaError, check_encodes, no_column
 
 _OPERATORS = {"=": eq, "==": eq, "!=": ne, "<": lt, ">": gt, "<=": le, ">=": ge}
 _OF_MANY = ("in", "not in")
@@ -295,6 +295,8 @@ def _check_predicate(predicate: object) -> None:
     is_path = isinstance(column, tuple) and all(isinstance(name, str) for name in column)
     if not (isinstance(column, str) or is_path):
         raise ValueError(f"a filter must name its column as a str, not {column!r}")
+    for name in (column,) if isinstance(column, str) else column:
+        check_encodes(name, "the name")
     if operator not in _OPERATORS and operator not in _OF_MANY:
         operators = (*_OPERATORS, *_OF_MANY)
         raise ValueError(f"the operator of a filter must be one of {operators}, not {operator!r}")

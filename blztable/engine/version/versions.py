@@ -274,8 +274,8 @@ def _missing_manifest(store: Store, number: int) -> CorruptError:
         )
     intact = earlier.head.version
     error = Damaged(
-        f"{message}; version {intact} is intact, open it with version={intact} and call restore() "
-        "to continue from it"
+        f"{message}; version {intact} is intact, open it with version={intact}, and call "
+        f"restore({intact}) to continue from it"
     )
     return _with_intact(error, intact)
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.write.row_groups import Expected, GroupRows
-from blztable.errors import ColumnNotFoundError, CorruptError, no_column
+from blztable.errors import ColumnNotFoundError, CorruptError, check_encodes, no_column
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.jsontext import MAX_NUMBER, Json
@@ -215,13 +215,12 @@ def check_choice(option: str, value: object, choices: Iterable[str | None]) -> N
 
 
 def check_id(commit_id: Any) -> None:
-    """Raise TypeError or ValueError unless this is None or a valid commit_id."""
+    """Raise TypeError, ValueError or SchemaError unless this is None or a valid commit_id."""
     if commit_id is None:
         return
     if not isinstance(commit_id, str):
         raise TypeError(f"commit_id must be a str, not {type(commit_id).__name__}")
-    if not commit_id.isascii() and commit_id.encode("utf-8", "replace").decode() != commit_id:
-        raise ValueError(f"commit_id must be text that UTF-8 can encode, not {commit_id!r:.100}")
-    length = len(commit_id.encode("utf-8", "replace"))
+    check_encodes(commit_id, "commit_id")
+    length = len(commit_id.encode())
     if not 0 < length <= MAX_ID_LENGTH:
         raise ValueError(f"commit_id must have 1 to {MAX_ID_LENGTH} bytes of UTF-8, not {length}")

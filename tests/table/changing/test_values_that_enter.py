@@ -308,6 +308,61 @@ def test_a_name_that_is_no_utf8_is_no_column():
                 verb(BAD)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"a = '{BAD}'",
+        f"a like '{BAD}%'",
+        f"a ilike '{BAD}'",
+        f"a in ('{BAD}')",
+        f"{BAD} = 1",
+        f'"{BAD}" = 1',
+        f"s.{BAD} = 1",
+        ("a", "==", BAD),
+        ("a", "in", ["y", BAD]),
+        (BAD, "==", 1),
+        (("s", BAD), "in", [1]),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("form", ["memory", "directory", "file"])
+def test_a_condition_that_is_no_utf8_is_refused_in_words(condition, form, tmp_path):
+    store = MemoryStore() if form == "memory" else tmp_path / "t.blz"
+    more = {} if form == "memory" else {"layout": form}
+    blz.to_blz({"a": ["y"], "s": [{"f": 1}]}, store, **more)
+    with blz.open(store, "a") as t:
+        for verb in (
+            lambda: t.to_arrow(filters=condition),
+            lambda: t.count(filters=condition),
+            lambda: t.delete(condition),
+            lambda: t.update({"a": "z"}, where=condition),
+            lambda: t.replace_where({"a": ["z"], "s": [{"f": 1}]}, condition),
+        ):
+            with pytest.raises(blz.SchemaError, match=r"lone surrogate|not UTF-8"):
+                verb()
+        assert t.version == 1
+
+
+def test_names_that_are_no_utf8_name_no_tag_commit_or_metalayer():
+    blz.to_blz({"a": [1]}, store := MemoryStore())
+    with blz.open(store, "a") as t:
+        for verb in (
+            lambda: t.tags.__setitem__(BAD, 1),
+            lambda: t.tags.update({BAD: 1}),
+            lambda: t.append({"a": [2]}, commit_id=BAD),
+            lambda: t.transaction(commit_id=BAD),
+            lambda: t.vlmeta.__setitem__(BAD, b"x"),
+            lambda: t.add_column("b", 1, meta={BAD: b"x"}),
+            lambda: blz.to_blz({"a": [1]}, MemoryStore(), commit_id=BAD),
+            lambda: blz.to_blz({"a": [1]}, MemoryStore(), meta={BAD: b"x"}),
+        ):
+            with pytest.raises(blz.SchemaError, match="lone surrogate"):
+                verb()
+        assert t.version == 1
+        with pytest.raises(blz.TableNotFoundError, match="has no tag"):
+            blz.open(store, version=BAD)
+
+
 def test_a_type_that_is_too_deep_says_so_in_a_line():
     value, type_ = 1, pa.int64()
     for _ in range(40):

@@ -32,7 +32,7 @@ from blztable.arrow.types import is_text
 from blztable.columns.stored import compared_type
 from blztable.engine.query.expression_tree import MAX_DEPTH
 from blztable.engine.query.literals import Column, Compare, among, compared, mirrored, scalar_of
-from blztable.errors import SchemaError, no_column
+from blztable.errors import SchemaError, check_encodes, no_column
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -71,8 +71,9 @@ def parse(text: str, schema: pa.Schema) -> pc.Expression:
     ColumnNotFoundError
         The schema has no such column.
     SchemaError
-        A literal is no value of the type of its column.
+        A literal is no value of the type of its column, or UTF-8 cannot encode the text.
     """
+    check_encodes(text, "the condition")
     parser = _Parser(text, schema)
     expression = parser.condition(negated=False)
     parser.expect("end", "", "and, or, the end")
