@@ -196,6 +196,10 @@ def _maintain(commands: Any) -> None:
     ):
         one = _path_command(commands, name, f"changing:{name}", text)
         one.add_argument("target", type=_path, metavar="TARGET", help=target)
+        text = "number or tag of the version to write, default the newest"
+        if name == "recover":
+            text += " that is whole"
+        one.add_argument("--version", type=_named_version, metavar="VERSION", help=text)
 
 
 def _command(commands: Any, name: str, run: str, text: str) -> Parser:

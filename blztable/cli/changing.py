@@ -107,18 +107,19 @@ def pack(options: Namespace) -> None:
         check_stdout()
         if sys.stdout.isatty():
             raise UsageError("a table is not text; send it to a file or to `blz unpack -`")
-        blz.pack(options.path, sys.stdout.buffer)
+        blz.pack(options.path, sys.stdout.buffer, version=options.version)
     else:
-        blz.pack(options.path, options.target)
+        blz.pack(options.path, options.target, version=options.version)
 
 
 def unpack(options: Namespace) -> None:
     """Write a table in one file as a directory."""
-    blz.unpack(sys.stdin.buffer if options.path == "-" else options.path, options.target)
+    source = sys.stdin.buffer if options.path == "-" else options.path
+    blz.unpack(source, options.target, version=options.version)
 
 
 def recover(options: Namespace) -> None:
-    """Write the whole row groups of a file that was never finished."""
-    blz.recover(options.path, options.target)
+    """Write what is whole of an unfinished or damaged file."""
+    blz.recover(options.path, options.target, version=options.version)
     with blz.open(options.target) as table:
         print(f"recovered: rows 0 to {table.nrows:,}")

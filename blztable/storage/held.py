@@ -6,9 +6,10 @@ Knows nothing of keys. A lock is on a holder, which belongs to one value or pref
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Condition, RLock
+from weakref import WeakSet
 
 from blztable.closing import Closing
 
@@ -90,10 +91,25 @@ class Turn:
     """What the threads of a process hold one after another, each as often as it wants."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self._renew()
+        _turns.add(self)
+
+    def _renew(self) -> None:
+        """Make the lock; a thread that held it during a fork is not in the child."""
         self._lock = RLock()
 
     def __call__(self) -> AbstractContextManager[object]:
-        """Return the lock; a forked child has none."""
-        # A thread that held it during the fork releases it in the parent only.
-        return self._lock if os.getpid() == self._pid else nullcontext()
+        """Return the lock of this process."""
+        return self._lock
+
+
+_turns: WeakSet[Turn] = WeakSet()
+
+
+def _renew_turns() -> None:
+    for turn in list(_turns):
+        turn._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_turns)

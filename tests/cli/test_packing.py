@@ -53,6 +53,20 @@ def test_a_stream_that_is_cut_short_is_told_and_recovered(path, tmp_path, capsys
     assert capsys.readouterr().out == f"recovered: rows 0 to {found.num_rows}\n"
 
 
+@pytest.mark.parametrize("command", ["pack", "unpack", "recover"])
+@pytest.mark.parametrize("version", ["1", "first"])
+def test_a_copy_is_of_the_version_that_is_named_by_number_or_tag(tmp_path, command, version):
+    file, target = tmp_path / "one.blz", tmp_path / "copy.blz"
+    blz.to_blz(DATA, file, layout="file")
+    with blz.open(file, "a") as table:
+        table.tags["first"] = 1
+        table.append(DATA)
+    assert main([command, str(file), str(target), "--version", version]) == 0
+    assert blz.read_table(target) == DATA
+    assert main([command, str(file), str(tmp_path / "no.blz"), "--version", "other"]) == 1
+    assert not (tmp_path / "no.blz").exists()
+
+
 def test_a_copy_replaces_nothing(path, tmp_path, capsys):
     for command in ("pack", "unpack"):
         assert main([command, str(path), str(path)]) == 1

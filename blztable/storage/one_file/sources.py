@@ -8,12 +8,12 @@ import io
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Lock as Mutex
 from typing import Any
 
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, StorageError
 from blztable.storage.file_objects import reading, writing
+from blztable.storage.held import Turn
 from blztable.storage.opening import failures
 from blztable.storage.store import Buffer, Lock, Reader
 
@@ -209,13 +209,13 @@ class _FileReader(_Ranges):
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._turn = Mutex()
+        self._turn = Turn()
         self.size = int(file.seek(0, io.SEEK_END))
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset`; fewer if the file ends earlier."""
         length = max(min(length, self.size - offset), 0)
-        with self._turn:
+        with self._turn():
             self._file.seek(offset)
             return b"".join(reading(self._file, length))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from blztable.engine.change import compact, rows, update
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
@@ -190,12 +191,14 @@ def with_page_rows(column, page_rows):
 # Lines
 
 
-def fit(index, array):
-    return array
+def set_values(work):
+    with OpenParts(work.staged) as opened:
+        masks, predicate = update.selected(opened, None)
+        update.set_values(work, opened, {1: pa.scalar("z")}, masks, predicate)
 
 
 CHANGES = {
-    "update": (lambda work: update.update(work, {1: pa.scalar("z")}, None, fit), {1}),
+    "update": (set_values, {1}),
     "delete": (lambda work: rows.delete(work, [("n", "==", 1)]), {0, 1, 2}),
     "truncate": (lambda work: rows.truncate(work, 6), {0, 1, 2}),
     "drop": (lambda work: drop_columns(work, ["n"], None), set()),

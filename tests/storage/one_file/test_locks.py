@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import io
 import os
 import signal
 import subprocess
@@ -236,6 +237,34 @@ def test_a_child_closes_and_collects_tables_though_a_thread_of_the_parent_was_wr
         thread.join()
     for reader in readers:
         reader.close()
+
+
+# Bug: the child waited for a thread of the parent that read the same file object at the fork.
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_child_reads_a_file_object_though_a_thread_of_the_parent_was_reading_it(path):
+    parent, held, done = os.getpid(), threading.Event(), threading.Event()
+    is_slow = threading.Event()
+
+    class Slow(io.BytesIO):
+        def read(self, size=-1):
+            if is_slow.is_set() and os.getpid() == parent:
+                held.set()
+                done.wait(30)
+            return super().read(size)
+
+    def work():
+        assert table.to_arrow().to_pydict() == ROWS
+
+    with blz.open(Slow(path.read_bytes())) as table:
+        is_slow.set()
+        thread = threading.Thread(target=work)
+        thread.start()
+        held.wait(30)
+        try:
+            assert forked(work)
+        finally:
+            done.set()
+            thread.join()
 
 
 # Bug: a reader kept a holder for each version that it had met.

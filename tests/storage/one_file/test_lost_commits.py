@@ -221,6 +221,23 @@ def test_bytes_behind_the_last_commit_are_told_by_open_and_verify(path):
         blz.read_table(path.read_bytes()[: end - 300])
 
 
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_a_commit_that_was_not_flushed_is_neither_warned_of_nor_a_problem(tmp_path, layout):
+    table_path = tmp_path / "p.blz"
+    blz.to_blz(FIRST, table_path, layout=layout)
+    with blz.open(table_path, "a", durability="process") as table:
+        table.append({"n": [5]})
+        table.tags["process"] = table.version
+        table.delete([("n", "==", 5)])
+    with warnings.catch_warnings(), blz.open(table_path) as table:
+        warnings.simplefilter("error")
+        assert [one.rows for one in table.versions()] == [1000, 1001, 1001, 999]
+        for full in (False, True):
+            assert table.verify(full=full).problems == ()
+            with blz.open(table_path, version=2) as older:
+                assert older.verify(full=full).is_intact
+
+
 # Nothing tells a commit that is missing whole from one that was never made.
 def test_a_file_that_is_cut_between_two_commits_is_the_older_table(path):
     first = path.stat().st_size
