@@ -115,10 +115,13 @@ def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
     It is more than one array if run ends of 16 bits do not reach all rows.
     """
     if not len(array):
-        # Arrow cannot import the empty slice of a view that it exported.
+        # Arrow cannot import an empty slice that it exported.
         return iter((nulls(0, type_),))
+    array = widened(array)
+    if _has_empty_slice(array):
+        array = pa.concat_arrays([array])
     try:
-        moved = pa.array(_Retyped(widened(array), widened_type(type_)))
+        moved = pa.array(_Retyped(array, widened_type(type_)))
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"Arrow cannot give values of {array.type} their storage type ({error}); decode runs "
@@ -131,6 +134,24 @@ def array_as(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return an array in a plain type of the same storage; only run ends are copied."""
     (found,) = arrays_as(array, type_)
     return found
+
+
+def _has_empty_slice(array: pa.Array) -> bool:
+    """True if an array, or one at any level below, has no rows but an offset."""
+    if not len(array) and array.offset:
+        return True
+    type_, kinds = array.type, pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        children = [array.storage]
+    elif kinds.is_dictionary(type_):
+        children = [array.dictionary]
+    elif kinds.is_struct(type_) or kinds.is_union(type_):
+        children = [array.field(number) for number in range(type_.num_fields)]
+    elif kinds.is_map(type_):
+        children = [array.keys, array.items]
+    else:
+        children = [array.values] if kinds.is_nested(type_) else []
+    return any(map(_has_empty_slice, children))
 
 
 class _Retyped:

@@ -167,6 +167,12 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, rows, buffers, children=[nulls(0, items)])
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; Arrow's own fails for runs inside of nested types."""
+    columns = [pa.chunked_array([nulls(0, one)], one) for one in schema.types]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def first_missing(column: pa.ChunkedArray) -> int | None:
     """Return the first null row, also of a dictionary, a union or runs, which count none; or None.
 

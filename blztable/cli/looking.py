@@ -58,11 +58,12 @@ def tail(options: Namespace) -> None:
     """Show the last rows."""
     with blz.open(options.path, **options.at) as table:
         names = column_names(table.column_names, options.columns)
+        shown = table if names is None else table[names]
         if options.where is None:
-            rows = (table if names is None else table[names]).tail(options.n)
+            rows = shown.tail(options.n)
         else:
             with table.to_batches(names, filters=options.where) as batches:
-                rows = batches.schema.empty_table()
+                rows = shown.head(0)
                 for batch in batches:
                     rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
                     rows = rows.slice(max(rows.num_rows - options.n, 0))

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
+from blztable.arrow.types import no_rows
 from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.query.salvage import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
@@ -1106,7 +1107,7 @@ class TableReader:
         try:
             rows, why = snapshot.arrow(some, 0, min(HEAD, snapshot.rows)), ""
         except CorruptError as error:
-            rows, why = snapshot.schema(some).empty_table(), str(error)
+            rows, why = no_rows(snapshot.schema(some)), str(error)
         except BlzError as error:
             # It is closed, or its files cannot be read now.
             return f"<p>{escape(f'{title}: {error}')}</p>"

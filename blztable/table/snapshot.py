@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
-from blztable.arrow.types import is_binary, is_text, without_view
+from blztable.arrow.types import is_binary, is_text, no_rows, without_view
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
@@ -264,7 +264,7 @@ class Snapshot:
             for window in select.windows(self.version, read, self._everything, None, scan):
                 yield partial(self.window, positions, window, parts, scan, how, schema)
         if self.beyond:
-            yield lambda: shown.ReadTable(schema.empty_table(), self.beyond)
+            yield lambda: shown.ReadTable(no_rows(schema), self.beyond)
 
     @property
     def _everything(self) -> list[RowSpan]:

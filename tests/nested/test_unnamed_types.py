@@ -1,5 +1,6 @@
 """Types without a field: extension types in dictionaries and runs, and run ends of 16 bits."""
 
+import pickle
 import uuid
 
 import duckdb
@@ -311,3 +312,27 @@ def test_an_extension_type_of_short_runs_is_refused_with_a_remedy_that_works():
         blz.to_blz({"a": array}, MemoryStore())
     blz.to_blz({"a": array.storage}, store := MemoryStore())
     assert blz.read_table(store)["a"].type == runs.type
+
+
+@pytest.mark.parametrize("values", [pa.int8(), pa.string(), pa.string_view()], ids=str)
+@pytest.mark.parametrize("kind", ["list", "view", "map"])
+def test_rows_without_items_of_short_runs_enter_by_each_verb(tmp_path, kind, values):
+    ends = pa.array([2, 3], pa.int16())
+    runs = pa.RunEndEncodedArray.from_arrays(ends, pa.array([1, 2]).cast(pa.string()).cast(values))
+    if kind == "map":
+        items = pa.MapArray.from_arrays([0, 3, 3], pa.array(["x", "y", "z"]), runs)
+    elif kind == "list":
+        items = pa.ListArray.from_arrays([0, 3, 3], runs)
+    else:
+        items = pa.ListViewArray.from_arrays([0, 3], [3, 0], runs)
+    table, path = pa.table({"k": [1, 2], "items": items}), tmp_path / "t.blz"
+    blz.to_blz(table, path)
+    with blz.open(path, "a") as t:
+        t.append(table[1:].set_column(0, "k", [[3]]))
+        t.upsert(t.to_arrow()[1:].set_column(0, "k", [[4, 5]]), on="k")
+        found = t.to_arrow()
+    for row in range(5):
+        found[row : row + 1].validate(full=True)
+        pickle.dumps(found[row : row + 1])
+    assert [len(row) for row in found["items"].to_pylist()] == [3, 0, 0, 0, 0]
+    assert found["items"][0] == table["items"][0]

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly, misfit
+from blztable.arrow.types import no_rows
 from blztable.convert.append_source import append_source
 from blztable.convert.column_type import Columns
 from blztable.convert.gateway import Reading
@@ -111,7 +112,7 @@ def _all_rows(
         if key not in given:
             raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
     # Rows before a run with wider types.
-    whole = [schema.empty_table(), *(_widened(part, schema) for part in parts)]
+    whole = [no_rows(schema), *(_widened(part, schema) for part in parts)]
     return Columns(schema, frame), NewRows(pa.concat_tables(whole), given, keys)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.casts import cast_exactly, misfit
-from blztable.arrow.types import abbreviated
+from blztable.arrow.types import abbreviated, no_rows
 from blztable.convert.wider import common
 from blztable.engine.query import expression_tree, expressions
 from blztable.errors import SchemaError, no_column
@@ -88,7 +88,7 @@ class Several:
     def to_arrow(self, *, filters: Any = None) -> pa.Table:
         """Read the rows that meet a condition into a table."""
         return pa.concat_tables(
-            [self.schema.empty_table(), *(self._table(one, filters) for one in self.members)]
+            [no_rows(self.schema), *(self._table(one, filters) for one in self.members)]
         )
 
     def to_batches(
@@ -110,7 +110,7 @@ class Several:
         wanted = row_numbers(indices, int(ends[-1]))
         order = np.argsort(wanted, kind="stable")
         owners = np.searchsorted(ends, wanted[order], side="right")
-        pieces = [self.schema.empty_table()]
+        pieces = [no_rows(self.schema)]
         for number in np.unique(owners):
             one, first = self.members[number], int(ends[number - 1]) if number else 0
             plan = self._plan(one, None)
@@ -137,7 +137,7 @@ class Several:
     def _table(self, one: Member, filters: Any) -> pa.Table:
         plan = self._plan(one, filters)
         if plan is None:
-            return self.schema.empty_table()
+            return no_rows(self.schema)
         with closing(one.store):
             return self._shown(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
 
