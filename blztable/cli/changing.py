@@ -30,9 +30,13 @@ def delete(options: Namespace) -> None:
 
 def erase(options: Namespace) -> int:
     """Delete the rows of a condition for good."""
-    with blz.open(options.path, "a") as table:
-        done = table.erase(options.where, wait=options.wait)
-        result = {"path": table.path, **asdict(done), "rows_left": table.nrows}
+    try:
+        with blz.open(options.path, "a") as table:
+            done = table.erase(options.where, wait=options.wait)
+            result = {"path": table.path, **asdict(done), "rows_left": table.nrows}
+    except KeyboardInterrupt:
+        # Its commit erases nothing: the older versions go after it.
+        raise InterruptedError("interrupted: the rows may be left; erase again") from None
     print_result(options, result, str(done).split("\n"))
     return 1 if done.left else 0
 

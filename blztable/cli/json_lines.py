@@ -67,9 +67,17 @@ def blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 def _lines_of_array(begin: bytes, file: IO[bytes], size: int) -> Iterator[bytes]:
     """Yield the items of an array as lines, in blocks; raise ArrowInvalid for what is no array."""
-    decode = codecs.getincrementaldecoder("utf-8")().decode
+    decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def decode(data: bytes) -> str:
+        try:
+            return decoder.decode(data)
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid(f"after row {row:,}: JSON is UTF-8: {error}") from None
+
     scan = JSONDecoder(parse_int=str, parse_float=str).raw_decode
-    text, at, row, is_last = decode(begin), 0, 0, not begin
+    row = 0
+    text, at = decode(begin), 0
     lines: list[str] = []
     nchars = 0
     while True:
@@ -84,11 +92,13 @@ def _lines_of_array(begin: bytes, file: IO[bytes], size: int) -> Iterator[bytes]
         except JSONDecodeError as error:
             # What is cut by the end of the block is told there, or where its text began.
             is_cut = error.pos >= len(text) - 16 or error.msg.startswith("Unterminated string")
-            more = file.read(size) if is_cut and not is_last else b""
+            more = file.read(size) if is_cut else b""
             if not more:
                 raise pa.ArrowInvalid(f"row {row + 1:,}: JSON parse error: {error.msg}") from None
             text, at = text[at:] + decode(more), 0
             continue
+        except RecursionError:
+            raise pa.ArrowInvalid(f"row {row + 1:,}: JSON parse error: nested too deep") from None
         # A line has no line feed; outside of texts it is a blank.
         lines.append(text[item:end].replace("\n", " ").replace("\r", " "))
         nchars += end - item

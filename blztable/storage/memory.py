@@ -158,8 +158,10 @@ class MemoryStore:
         return ()
 
     def holders(self, key: str) -> list[int]:
-        """Return this process: others do not see the store."""
-        return [os.getpid()]
+        """Return this process if it locks the value; others do not see the store."""
+        with self._changed:
+            entry = self._entries.get(key)
+            return [os.getpid()] if entry and not entry.holder.admits(shared=False) else []
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> HeldLock:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""

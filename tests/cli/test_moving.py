@@ -26,6 +26,7 @@ import blztable as blz
 from blztable.cli import main, sources
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
+from blztable.table import versioned
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 BLZ = [sys.executable, "-m", "blztable"]
@@ -664,3 +665,16 @@ def test_ctrl_c_behind_a_commit_says_so_and_before_it_commits_nothing(
         assert code == 0
         assert version == (1 if command == "new" else 2)
         assert (out, err) == ("", f"interrupted after the commit of version {version}\n")
+
+
+def test_an_erase_that_ctrl_c_ends_behind_its_commit_is_no_success(capsys, monkeypatch):
+    blz.to_blz({"a": [1, 2]}, "t.blz")
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(versioned.vacuum, "vacuum", interrupted)
+    assert main(["erase", "t.blz", "--where", "a = 1"]) == 1
+    assert "the rows may be left; erase again" in capsys.readouterr().err
+    with blz.open("t.blz") as t:
+        assert [one.rows for one in t.versions()] == [2, 1]

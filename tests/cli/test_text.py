@@ -491,3 +491,17 @@ def test_floats_that_are_words_are_no_numbers_that_are_too_long():
         with pytest.raises(pa.ArrowInvalid):
             check_floats(pa.array([text]), pa.array([text]).cast(pa.float64()))
     assert math.isinf(float("1e400"))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (b"[" + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"]", "row 1: JSON parse error"),
+        (b'[{"a": 1}, {"a": "\xff"}]', "JSON is UTF-8"),
+    ],
+)
+def test_an_array_that_cannot_be_read_is_an_error_with_the_file(run, given, what):
+    error = run("import", "-", "t.blz", given=given, code=1)
+    assert "standard input: " in error
+    assert what in error
+    assert "--encoding" not in error

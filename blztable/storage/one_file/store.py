@@ -202,8 +202,10 @@ class OneFileStore:
         return told
 
     def holders(self, key: str) -> list[int]:
-        """Return this process: one that has an older file open keeps no value in this one."""
-        return [os.getpid()]
+        """Return this process if it locks the value; one with an older file keeps none here."""
+        with self._changed:
+            holder = self._holders.get(key)
+            return [os.getpid()] if holder and not holder.admits(shared=False) else []
 
     # A file that ends with no commit
 

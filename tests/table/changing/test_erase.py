@@ -166,6 +166,16 @@ def test_an_open_version_is_left_and_its_process_named(tmp_path):
     assert tell(place) == []
 
 
+def test_a_version_that_is_only_tagged_names_no_process(tmp_path):
+    for place, layout in (("d.blz", "directory"), ("f.blz", "file"), (None, None)):
+        target = blz.MemoryStore() if place is None else tmp_path / place
+        blz.to_blz(rows(), target, layout=layout)
+        with blz.open(target, "a") as t:
+            t.tags["kept"] = 1
+            (left,) = t.erase("user = 2").left
+            assert (left.number, left.tags, left.pids) == (1, ("kept",), ())
+
+
 def test_a_version_open_in_another_process_names_that_process(tmp_path):
     place = tmp_path / "t.blz"
     blz.to_blz(rows(), place)
