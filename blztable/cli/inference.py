@@ -112,7 +112,7 @@ class Kinds:
         True if JSON has texts here, which Arrow would take for times.
     """
 
-    seen: Kind = NOTHING
+    flags: Kind = NOTHING
     fixed: pa.DataType | None = None
     is_given: bool = False
     digits: int = 0
@@ -145,39 +145,39 @@ class Kinds:
     @property
     def type(self) -> pa.DataType:
         """The type that holds all values without a change."""
-        seen = self.seen
+        flags = self.flags
         if self.fixed is not None:
             return self.fixed
-        if Kind.STRUCT in seen:
+        if Kind.STRUCT in flags:
             return pa.struct([(name, kinds.type) for name, kinds in self.fields.items()])
         if self.items is not None:
             return pa.list_(self.items.type)
-        if not seen:
+        if not flags:
             return pa.null()
-        if seen in NUMBER:
+        if flags in NUMBER:
             return self._number_type()
         for kind in (Kind.BOOLEAN, Kind.TIME):
-            if seen == kind:
+            if flags == kind:
                 return _TYPES[kind]
-        if seen in Kind.DATE | Kind.FAR:
+        if flags in Kind.DATE | Kind.FAR:
             return pa.date32()
         for moments, fine, coarse in (
             (_NAIVE, Kind.NAIVE_NS, Kind.NAIVE),
             (_AWARE, Kind.AWARE_NS, Kind.AWARE),
         ):
-            if seen in moments and not (fine in seen and Kind.FAR in seen):
-                return _TYPES[fine if fine in seen else coarse]
+            if flags in moments and not (fine in flags and Kind.FAR in flags):
+                return _TYPES[fine if fine in flags else coarse]
         return pa.string()
 
     def _number_type(self) -> pa.DataType:
-        seen = self.seen
-        if not seen & (Kind.REAL | Kind.EXPONENT):
-            if Kind.LONG in seen or Kind.UNSIGNED | Kind.NEGATIVE in seen:
+        flags = self.flags
+        if not flags & (Kind.REAL | Kind.EXPONENT):
+            if Kind.LONG in flags or Kind.UNSIGNED | Kind.NEGATIVE in flags:
                 return pa.decimal128(DIGITS, 0)
-            return pa.uint64() if Kind.UNSIGNED in seen else pa.int64()
-        if Kind.INEXACT not in seen:
+            return pa.uint64() if Kind.UNSIGNED in flags else pa.int64()
+        if Kind.INEXACT not in flags:
             return pa.float64()
-        if Kind.EXPONENT in seen or self.digits + self.places > DIGITS:
+        if Kind.EXPONENT in flags or self.digits + self.places > DIGITS:
             return pa.string()
         return pa.decimal128(DIGITS, self.places)
 
@@ -196,14 +196,14 @@ class Kinds:
         # A few values nearly always have the kinds of all.
         for some in (held[:_SAMPLE], held):
             try:
-                if pa.types.is_decimal(self.type) and Kind.REAL not in self.seen:
+                if pa.types.is_decimal(self.type) and Kind.REAL not in self.flags:
                     # 0.0 fits, but a column with fractions may be one of doubles.
                     _refuse(pc.match_substring(texts, point))
                 return _converted(texts, self.type, point)
             except pa.ArrowInvalid:
                 self._look(some, among, point)
         if self.type == before:
-            self.seen |= Kind.TEXT
+            self.flags |= Kind.TEXT
         return pa.nulls(len(texts), self.type)
 
     def _fixed_values(self, texts: pa.Array, type_: pa.DataType, point: str) -> pa.Array:
@@ -221,7 +221,7 @@ class Kinds:
         """Add the kinds of the values."""
         masks = dict(_masks(texts, among, point))
         if not pc.all(_any(masks.values(), len(texts))).as_py():
-            self.seen |= Kind.TEXT
+            self.flags |= Kind.TEXT
             return
         for kind, mask in masks.items():
             values = texts.filter(mask)
@@ -237,43 +237,43 @@ class Kinds:
         for text in texts:
             found = _NUMBER.fullmatch(text)
             if found is None or found[4]:
-                self.seen |= Kind.EXPONENT
+                self.flags |= Kind.EXPONENT
                 if found and np.isinf(float(text)):
                     # 1e400 is a number, but no double.
-                    self.seen |= Kind.TEXT
+                    self.flags |= Kind.TEXT
                 continue
             sign, whole, fraction, _ = found.groups()
             self.digits = max(self.digits, len(whole))
             self.places = max(self.places, len((fraction or "").rstrip("0")))
             number = int(sign + (whole or "0"))
             if not _is_exact(number, text, pa.float64()):
-                self.seen |= Kind.INEXACT
+                self.flags |= Kind.INEXACT
             if len(whole) > DIGITS:
-                self.seen |= Kind.LONG | Kind.TEXT
+                self.flags |= Kind.LONG | Kind.TEXT
             elif fraction is not None:
-                self.seen |= Kind.REAL
+                self.flags |= Kind.REAL
             elif -(1 << 63) <= number < 1 << 63:
-                self.seen |= Kind.INTEGER
+                self.flags |= Kind.INTEGER
             else:
                 is_unsigned = 0 < number < 1 << 64
-                self.seen |= Kind.UNSIGNED if is_unsigned else Kind.LONG
+                self.flags |= Kind.UNSIGNED if is_unsigned else Kind.LONG
             if number < 0:
-                self.seen |= Kind.NEGATIVE
+                self.flags |= Kind.NEGATIVE
 
     def _look_at_times(self, values: pa.Array, kind: Kind) -> None:
         try:
             _converted(values, _TYPES[kind])
-            self.seen |= kind
+            self.flags |= kind
         except pa.ArrowInvalid:
             # No such day, or hour.
-            self.seen |= Kind.TEXT
+            self.flags |= Kind.TEXT
             return
         if kind in MOMENT:
             fine = _TYPES[Kind.AWARE_NS if kind in _AWARE else Kind.NAIVE_NS]
             try:
                 _converted(values, fine)
             except pa.ArrowInvalid:
-                self.seen |= Kind.FAR
+                self.flags |= Kind.FAR
 
 
 def _masks(texts: pa.Array, among: Kind, point: str) -> Iterable[tuple[Kind, pa.Array]]:

@@ -297,9 +297,9 @@ def _texts(texts: pa.Array, kinds: Kinds) -> pa.Array:
     _check(kinds, _TEXTS, pa.string(), lambda type_: not _is_machine_number(type_))
     kinds.is_text = True
     values = kinds.read(texts, MOMENT)
-    if Kind.DATE in kinds.seen:
+    if Kind.DATE in kinds.flags:
         # JSON has no dates of its own: they are times, at midnight.
-        kinds.seen |= Kind.NAIVE
+        kinds.flags |= Kind.NAIVE
     return values
 
 
@@ -318,19 +318,19 @@ def _numbers(values: pa.Array, kinds: Kinds) -> pa.Array:
         elif pa.types.is_integer(kinds.fixed) and (is_whole or largest < DOUBLE_LIMIT):
             return values.cast(kinds.fixed)
         raise _NeedsDigits
-    if kinds.seen not in _EXACT:
+    if kinds.flags not in _EXACT:
         raise _NeedsDigits
-    if largest >= DOUBLE_LIMIT and not (is_whole and kinds.seen in Kind.INTEGER | Kind.NEGATIVE):
+    if largest >= DOUBLE_LIMIT and not (is_whole and kinds.flags in Kind.INTEGER | Kind.NEGATIVE):
         raise _NeedsDigits
-    kinds.seen |= Kind.INTEGER if is_whole else Kind.REAL
+    kinds.flags |= Kind.INTEGER if is_whole else Kind.REAL
     if is_whole and bounds["min"] < 0:
-        kinds.seen |= Kind.NEGATIVE
+        kinds.flags |= Kind.NEGATIVE
     return values.cast(kinds.type)
 
 
 def _add(kind: Kind, kinds: Kinds, type_: pa.DataType) -> None:
     _check(kinds, kind, type_, lambda fixed: False)
-    kinds.seen |= kind
+    kinds.flags |= kind
 
 
 def _check(
@@ -340,7 +340,7 @@ def _check(
     if kinds.fixed is not None:
         if not is_right(kinds.fixed):
             raise pa.ArrowInvalid(f"{type_} cannot become {kinds.fixed}")
-    elif kinds.seen and (not kinds.seen & group or (group == _TEXTS and kinds.seen & NUMBER)):
+    elif kinds.flags and (not kinds.flags & group or (group == _TEXTS and kinds.flags & NUMBER)):
         raise pa.ArrowInvalid(f"{type_} here, and {kinds.type} before; {_REMEDY}")
 
 

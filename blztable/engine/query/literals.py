@@ -3,12 +3,12 @@
 Knows types and values; nothing of rows, statistics, or the form of a filter.
 
 Theory of operation. Tuples, texts and expressions become comparisons by `compared` and sets by
-`among`, and both ask `place`. It finds the literal among the values that the column's type can
+`among`, and both ask `position`. It finds the literal among the values that the column's type can
 hold: at one of them, between two of them, or beyond them all. A literal between two values equals
 none, and an order is one with its neighbour: beside days, `> noon` is `> day`. So a column meets
 only values of its own type, for rows, codes and bounds, and Arrow inserts no cast, which could
 round, overflow or refuse. Two instants, two numbers or two dates always have a common order; for
-two kinds without one, such as a number and a text, `place` raises.
+two kinds without one, such as a number and a text, `position` raises.
 
 Numbers and times are exact: integers that count a unit (1, a decimal's last digit, a second, a
 day), compared as fractions. Only floats round: a number that has no width of its own (a Python
@@ -108,7 +108,7 @@ class Column(NamedTuple):
     type: pa.DataType
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a literal is among the values of a type.
 
     Attributes
@@ -125,7 +125,7 @@ class Place(NamedTuple):
 
 def compared(column: Column, compare: Compare, value: pa.Scalar) -> pc.Expression:
     """Return the comparison of a column with a literal; SchemaError if they have no order."""
-    neighbour, side = place(column, value)
+    neighbour, side = position(column, value)
     if neighbour is not None and not side:
         return compare(column.expression, neighbour)
     if compare in (eq, ne):
@@ -177,8 +177,8 @@ def _members(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array
             with suppress(*REFUSALS):
                 return values.cast(type_)
     valid = [value for value in values if value.is_valid]
-    places = [place(column, value) for value in valid]
-    members = [one.value for one in places if one.value is not None and not one.side]
+    positions = [position(column, value) for value in valid]
+    members = [one.value for one in positions if one.value is not None and not one.side]
     nulls = [None] * (len(valid) < len(values))
     return pa.array([*members, *nulls], type_)
 
@@ -190,7 +190,7 @@ def is_decided(column: Column, value: pa.Scalar | pa.Array) -> bool:
     return is_own and not pa.types.is_nested(type_)
 
 
-def place(column: Column, value: pa.Scalar) -> Place:
+def position(column: Column, value: pa.Scalar) -> Position:
     """Return where a literal is among the values that a column can have.
 
     Raises
@@ -201,21 +201,21 @@ def place(column: Column, value: pa.Scalar) -> Place:
     value, type_ = plain(value), compared_type(column.type)
     if pa.types.is_null(type_):
         # Arrow compares no values of this type, not even nulls.
-        return Place(None)
+        return Position(None)
     if not value.is_valid:
-        return Place(pa.scalar(None, type_))
+        return Position(pa.scalar(None, type_))
     found = None
     with suppress(*REFUSALS, ValueError, OverflowError):
-        found = _place(value, value_type(column.type), type_)
+        found = _position(value, value_type(column.type), type_)
     if found is None:
         raise misfit(column, value)
     return found
 
 
-def _place(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Place | None:
-    """Return the place of a valid literal; None if there is none."""
+def _position(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Position | None:
+    """Return the position of a valid literal; None if there is none."""
     if value.type == compared and type_ != pa.float16():
-        return None if pa.types.is_nested(type_) else Place(value)
+        return None if pa.types.is_nested(type_) else Position(value)
     match kind(value.type), kind(type_):
         case (("integer" | "float" | "decimal"), "float"):
             return _among_floats(value, type_, compared)
@@ -226,29 +226,29 @@ def _place(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Place
         case ("instant", "instant") | ("time", "time") | ("duration", "duration"):
             return _among_counts(_ticks(value), compared)
         case "item", "item":
-            return Place(value.cast(compared))
+            return Position(value.cast(compared))
         case "item", ("date" | "time" | "timestamp" | "instant") if is_text(value.type):
             moment_ = moment(value.as_py(), compared)
-            return None if moment_ is None else _place(moment_, type_, compared)
+            return None if moment_ is None else _position(moment_, type_, compared)
         case (("item" | None), None) if pa.types.is_fixed_size_binary(type_):
             is_data = kind(value.type) or pa.types.is_fixed_size_binary(value.type)
             return _among_fixed(value, type_) if is_data else None
         case None, "item" if pa.types.is_fixed_size_binary(value.type):
-            return Place(value.cast(pa.binary()).cast(compared))
+            return Position(value.cast(pa.binary()).cast(compared))
     return None
 
 
-def _among_floats(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Place:
-    """Return the place of a number among floats: a float has a width, and is not rounded."""
+def _among_floats(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Position:
+    """Return the position of a number among floats: a float has a width, and is not rounded."""
     number = value.as_py()
     if not pa.types.is_floating(value.type):
         value = rounded(number, type_)
         if value.type == compared:
-            return Place(value)
+            return Position(value)
         number = value.as_py()
     nearest = _nearest(number, type_)
     side = 0 if math.isnan(number) else (number > nearest) - (number < nearest)
-    return Place(pa.scalar(nearest, compared), side)
+    return Position(pa.scalar(nearest, compared), side)
 
 
 def rounded(number: Any, type_: pa.DataType) -> pa.Scalar:
@@ -302,16 +302,16 @@ def _unit(type_: pa.DataType) -> Fraction:
             return Fraction(_UNITS[type_.unit])
 
 
-def _among_counts(number: Fraction | float, type_: pa.DataType) -> Place:
-    """Return the place of a number among the values of a type that counts a unit."""
+def _among_counts(number: Fraction | float, type_: pa.DataType) -> Position:
+    """Return the position of a number among the values of a type that counts a unit."""
     if isinstance(number, float):
-        return Place(None, 0 if math.isnan(number) else int(math.copysign(1, number)))
+        return Position(None, 0 if math.isnan(number) else int(math.copysign(1, number)))
     lowest, highest = _range(type_)
     count = number / _unit(type_)
     below = math.floor(count)
     if below < lowest or count > highest:
-        return Place(None, 1 if below > 0 else -1)
-    return Place(_counted(below, type_), int(count != below))
+        return Position(None, 1 if below > 0 else -1)
+    return Position(_counted(below, type_), int(count != below))
 
 
 def _range(type_: pa.DataType) -> tuple[int, int]:
@@ -336,13 +336,13 @@ def _counted(count: int, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(count, pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
 
 
-def _among_fixed(value: pa.Scalar, type_: pa.DataType) -> Place:
-    """Return the place of bytes, or of the text of a UUID, among bytes of one length."""
+def _among_fixed(value: pa.Scalar, type_: pa.DataType) -> Position:
+    """Return the position of bytes, or of the text of a UUID, among bytes of one length."""
     data, width = value.as_py(), type_.byte_width
     if isinstance(data, str):
         data = uuid.UUID(data).bytes if width == 16 else data.encode()
     nearest = data[:width].ljust(width, b"\0")
-    return Place(pa.scalar(nearest, type_), (len(data) > width) - (len(data) < width))
+    return Position(pa.scalar(nearest, type_), (len(data) > width) - (len(data) < width))
 
 
 def moment(text: str, type_: pa.DataType) -> pa.Scalar | None:
@@ -465,12 +465,12 @@ def misfit(column: Column, value: Any) -> SchemaError:
     """Return the error about a literal that has no order with a column."""
     type_ = column.type
     return SchemaError(
-        f"column {column.name!r} is {type_}; the value {_shown(value)} is {_described(value)}; "
+        f"column {column.name!r} is {type_}; the value {_quoted(value)} is {_described(value)}; "
         f"{_remedy(value_type(type_))}"
     )
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     with suppress(ValueError, OverflowError):
         value = value.as_py() if isinstance(value, pa.Scalar) else value
     if isinstance(value, bool):
