@@ -20,6 +20,8 @@ class Blztable(System):
 
     suffix = ".blz"
     package = "blztable"
+    # `import blztable` leaves nearly all to the first call; this is what that call imports.
+    module = "blztable.api"
 
     def __init__(self, durability: str = "process", **settings: str) -> None:
         self.durability = durability
