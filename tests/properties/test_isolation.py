@@ -184,11 +184,22 @@ def test_rows_in_another_type_and_back_may_have_other_values():
 
 def test_an_append_whose_index_continues_the_tables_is_not_blind():
     store = MemoryStore()
-    blz.to_blz(pd.DataFrame({"day": [1]}), store, durability="process")
-    more = pd.DataFrame({"day": [5]}, index=pd.RangeIndex(1, 2))
+    first = pd.DataFrame({"day": [1]}, index=pd.RangeIndex(10, 11))
+    blz.to_blz(first, store, durability="process")
+    more = pd.DataFrame({"day": [5]}, index=pd.RangeIndex(11, 12))
     with beside(store, lambda t: t.append(more)) as t, pytest.raises(ConflictError):
         looked(t)
     assert list(blz.read_blz(store)["day"]) == [1, 5]
+
+
+def test_an_append_to_a_default_index_is_blind_whatever_its_index_is():
+    store = MemoryStore()
+    blz.to_blz(pd.DataFrame({"day": [1]}), store, durability="process")
+    more = pd.DataFrame({"day": [5]}, index=pd.RangeIndex(1, 2))
+    with beside(store, lambda t: t.append(more)) as t:
+        looked(t)
+        t.append(more)
+    pd.testing.assert_frame_equal(blz.read_blz(store), pd.DataFrame({"day": [1, 5, 5]}))
 
 
 def test_a_version_that_does_not_say_what_changed_may_have_changed_everything(store):
@@ -343,10 +354,10 @@ def test_an_append_of_a_job_that_another_process_did_meanwhile_is_not_made_again
 ONE = pd.DataFrame({"day": [7], "n": [6]})
 
 
-@pytest.mark.parametrize("data", [iter([ONE]), ONE.set_index(pd.RangeIndex(1, 2))])
+@pytest.mark.parametrize("data", [iter([ONE]), ONE.set_index(pd.RangeIndex(11, 12))])
 def test_rows_that_are_read_once_or_continue_an_index_are_not_appended_again(data):
     store = MemoryStore()
-    blz.to_blz(pd.DataFrame({"day": [5], "n": [0]}), store)
+    blz.to_blz(pd.DataFrame({"day": [5], "n": [0]}, index=pd.RangeIndex(10, 11)), store)
     with beside(store, lambda t: t.add_column("new", 0)) as t, pytest.raises(ConflictError):
         t.append(data)
     assert numbers(store) == [0]
