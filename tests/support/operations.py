@@ -107,7 +107,9 @@ def listed(frame):
     return cells | {"deep": pa.array(frame["deep"]).to_pylist()}
 
 
-FIRST = numbered(0, 8)
+# Not a default index, which every other one continues.
+FIRST_LABEL = 10
+FIRST = numbered(0, 8).set_index(pd.RangeIndex(FIRST_LABEL, FIRST_LABEL + 8))
 # 16 rows: groups of 3, 3 and 2 rows, then eight of one row, which are to be merged.
 ROWS = 16
 BASE = Model(listed(numbered(0, ROWS)), {"a": 1})
@@ -120,7 +122,7 @@ def more(who):
 
 
 def with_index(who):
-    return more(who).set_index(pd.RangeIndex(ROWS, ROWS + 2))
+    return more(who).set_index(pd.RangeIndex(FIRST_LABEL + ROWS, FIRST_LABEL + ROWS + 2))
 
 
 def wider(who):

@@ -153,7 +153,13 @@ class FileInMemory:
         self._set(self._reader._data[:size])
         return size
 
-    def replace(self, write) -> ExitStack:
+    def written(self) -> int:
+        return self._reader.size
+
+    def rest(self) -> ExitStack:
+        return ExitStack()
+
+    def replace(self, write, nbytes: int) -> ExitStack:
         pieces = []
         write(lambda buffers: pieces.extend(map(bytes, buffers)))
         self._reader = MemoryReader(b"".join(pieces))
