@@ -207,7 +207,7 @@ def test_a_column_that_becomes_wider_keeps_as_many_digits():
     store = MemoryStore()
     blz.to_blz({"a": np.array([1 / 3], "f4")}, store, truncate={"a": 3})
     with blz.open(store, "a") as table:
-        table.append({"a": [1 / 3]}, evolve=True)
+        table.append({"a": np.array([1 / 3])}, evolve=True)
         assert table.schema.types == [pa.float64()]
         assert table["a"][:].to_pylist() == [341 / 1024] * 2
 

@@ -157,10 +157,16 @@ LOSSY = [
 ]
 
 
+# What each refusal advises; none of it changes an old value.
+HEEDED = (
+    "(update the value, or choose another type|call alter_column with safe=False|add the times)"
+)
+
+
 @pytest.mark.parametrize(("values", "type_", "message"), LOSSY, ids=str)
 def test_a_value_that_would_change_is_told_and_nothing_is_committed(values, type_, message):
     t = table(pa.table({"a": values}))
-    with pytest.raises(SchemaError, match=f"^column 'a': .*{message}.* or call alter_column with"):
+    with pytest.raises(SchemaError, match=f"^column 'a': .*{message}.*; {HEEDED}"):
         t.alter_column("a", type=type_)
     assert t.version == 1
     assert t.verify().is_intact
