@@ -203,7 +203,8 @@ def place(column: Column, value: pa.Scalar) -> Place:
         # Arrow compares no values of this type, not even nulls.
         return Place(None)
     if not value.is_valid:
-        return Place(pa.scalar(None, type_))
+        # pa.scalar makes no null of a dictionary of lists.
+        return Place(pa.nulls(1, type_)[0])
     found = None
     with suppress(*REFUSALS, ValueError, OverflowError):
         found = _place(value, value_type(column.type), type_)
