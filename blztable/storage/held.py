@@ -77,8 +77,9 @@ class HeldLock(Closing):
                 then()
 
     def __del__(self) -> None:
-        # The attribute is missing if an interrupt came before it was set. What the store needs may
-        # be gone when the interpreter ends, and the kernel releases the locks of files.
+        # The attribute is missing if an interrupt came before it was set. When the interpreter
+        # ends, a stopped daemon thread may have the condition for ever, and what the store needs
+        # may be gone; the kernel releases the locks of files.
         if hasattr(self, "_then") and not sys.is_finalizing():
             self.close()
 

@@ -18,6 +18,7 @@ import pytest
 import blztable as blz
 from blztable.storage.one_file import commits, listing, records
 from blztable.storage.one_file.listing import MOST_LINE
+from blztable.storage.one_file.store import at
 from support.fuzzed.changes import pieces_of
 
 # Whoever opens a file that ends with no commit is warned.
@@ -359,6 +360,31 @@ def test_a_name_that_no_record_has_is_an_error_of_a_rewrite(data, tmp_path, name
     path.write_bytes(resealed(data, named(name, position)))
     with pytest.raises(blz.CorruptError, match=r"not valid UTF-8|head of the record"):
         vacuumed(path)
+
+
+def exchanged(index):
+    """Let two values of a prefix have each other's places."""
+    line = next(one for one in index[1:] if len(one["name"]) > 1)
+    for key in ("position", "length"):
+        line[key][:2] = line[key][1::-1]
+    return index
+
+
+def shorter(index):
+    """Let a value of a prefix have one byte less, and another one more."""
+    line = next(one for one in index[1:] if len(one["name"]) > 1)
+    line["length"][:2] = [line["length"][0] - 1, line["length"][1] + 1]
+    return index
+
+
+@pytest.mark.parametrize("lie", [exchanged, shorter])
+def test_a_rewrite_copies_no_value_under_the_head_of_another(data, tmp_path, lie):
+    path = tmp_path / "t.blz"
+    path.write_bytes(resealed(data, lie))
+    before = path.read_bytes()
+    with pytest.raises(blz.CorruptError, match="the head of the record is damaged"):
+        at(path).reclaim()
+    assert path.read_bytes() == before
 
 
 # Bug: the file was taken for one of Bloscpack, because both begin with the same bytes.

@@ -203,7 +203,8 @@ def position(column: Column, value: pa.Scalar) -> Position:
         # Arrow compares no values of this type, not even nulls.
         return Position(None)
     if not value.is_valid:
-        return Position(pa.scalar(None, type_))
+        # pa.scalar makes no null of a dictionary of lists.
+        return Position(pa.nulls(1, type_)[0])
     found = None
     with suppress(*REFUSALS, ValueError, OverflowError):
         found = _position(value, value_type(column.type), type_)

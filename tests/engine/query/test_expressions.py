@@ -403,3 +403,11 @@ def test_a_number_beyond_a_type_is_above_all_its_values(value):
             turned = operator_.translate(str.maketrans("<>", "><")) if sign < 0 else operator_
             filters = expressions.as_expression([(name, turned, sign * value)], table.schema)
             assert table.filter(filters).num_rows == rows, (name, turned)
+
+
+# Found by the fuzzer: ArrowNotImplementedError, because pa.scalar makes no such null.
+def test_a_null_beside_a_dictionary_of_dictionaries_of_lists_is_a_literal():
+    inner = pa.dictionary(pa.int32(), pa.list_(pa.int32()))
+    schema = pa.schema({"a": pa.dictionary(pa.int32(), inner)})
+    made = expressions.as_expression(pc.field("a") == pa.scalar(None), schema)
+    assert made.equals(pc.field("a") == pa.nulls(1, inner)[0])

@@ -5,6 +5,7 @@ The commits, and the checks of each state of the disk, are those of a table in a
 
 import shutil
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -102,6 +103,24 @@ def test_power_lost_anywhere_in_a_rewrite_of_the_file_leaves_every_version_that_
     kinds = [one.kind for one in recording.log.operations]
     assert "rename" in kinds
     assert not list(broken_promises(tmp_path, recording))
+
+
+def rewriting_and_appending(store):
+    """Rewrite the file, and append rows to the new one."""
+    rewriting(store)
+    blz.to_blz(content(5), store, mode="a")
+
+
+# Without the flush of its name the file before the rewrite may come back, and the rows are gone.
+def test_power_lost_behind_a_rewrite_leaves_what_was_committed_since_then(tmp_path):
+    left = content(3).slice(1)
+    both = pa.concat_tables([left, content(5)])
+    made = Commit(
+        *(replaced(3), rewriting_and_appending),
+        {4: Held(left), 5: Held(both)},
+        frozenset({2, 3}),
+    )
+    assert not list(broken_promises(tmp_path, recorded(tmp_path, made)))
 
 
 def flushes(tmp_path, made):

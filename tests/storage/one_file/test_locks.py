@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import blztable as blz
@@ -253,14 +254,17 @@ def test_a_child_reads_a_file_object_though_a_thread_of_the_parent_was_reading_i
             return super().read(size)
 
     def work():
-        assert table.to_arrow().to_pydict() == ROWS
+        assert table["n"].to_arrow().to_pylist() == rows["n"].tolist()
 
+    # More than opening reads.
+    rows = {"n": np.random.default_rng(0).random(20_000)}
+    blz.to_blz(rows, path)
     with blz.open(Slow(path.read_bytes())) as table:
         is_slow.set()
         thread = threading.Thread(target=work)
         thread.start()
-        held.wait(30)
         try:
+            assert held.wait(30)
             assert forked(work)
         finally:
             done.set()
@@ -306,6 +310,21 @@ def test_nothing_is_printed_when_the_interpreter_ends_within_use(path, ending):
     assert printed == ("", "")
     blz.to_blz({"n": [5]}, path, mode="a")
     assert blz.read_table(path)["n"].to_pylist() == [1, 5]
+
+
+# The thread has the condition for ever, as a daemon thread has that the end stopped in a commit.
+KEEPING = """
+import sys, threading
+import blztable as blz
+table = blz.open(sys.argv[1])
+thread = threading.Thread(target=table._snapshot.version.store._changed.__enter__)
+thread.start()
+thread.join()
+"""
+
+
+def test_the_interpreter_ends_though_a_thread_was_stopped_within_a_commit(path):
+    assert script(KEEPING, path) == ("", "")
 
 
 @pytest.mark.filterwarnings("ignore:.*never finished, or damaged")

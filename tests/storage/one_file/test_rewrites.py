@@ -182,3 +182,30 @@ def test_a_large_table_is_rewritten_by_vacuum_only(half_dead, monkeypatch):
         assert half_dead.stat().st_size > size
         table.vacuum()
         assert half_dead.stat().st_size < size
+
+
+def sizes_of_updates(path, count):
+    """Return the size of the file after each of so many updates of all rows."""
+    random, sizes = np.random.default_rng(2), []
+    with blz.open(path, "a") as table:
+        for _ in range(count):
+            table.update({"x": random.random(table.nrows)})
+            sizes.append(path.stat().st_size)
+    return sizes
+
+
+def test_a_rewrite_that_succeeded_is_no_failure_that_defers_the_next_one(half_dead):
+    assert max(sizes_of_updates(half_dead, 8)) < 1_100_000
+
+
+def test_vacuum_forgets_that_a_rewrite_failed(half_dead):
+    disk = SmallDisk(half_dead, 1 << 17, is_told=True)
+    with (
+        blz.open(OneFileStore(GrowingFile(half_dead, disk=disk)), "a") as table,
+        pytest.warns(UserWarning, match=r"call vacuum\(\)"),
+    ):
+        table.append({"x": [1.0]})
+    with blz.open(half_dead, "a") as table:
+        table.vacuum()
+    assert half_dead.stat().st_size < 500_000
+    assert max(sizes_of_updates(half_dead, 3)) < 1_100_000
