@@ -1,10 +1,10 @@
-"""Interrupts: defer Ctrl-C while an operation must not be left half done.
+"""Interrupts: defer Ctrl-C and other signals while an operation must not be left half done.
 
 Knows nothing of tables.
 
-Python raises KeyboardInterrupt between any two steps of the main thread, for example between the
-call that creates a file and the line that records it, or in the middle of a clean-up. So `finally`
-alone does not protect a clean-up.
+Python calls a signal handler between any two steps of the main thread, for example between the call
+that creates a file and the line that records it, or in the middle of a clean-up. The handler may
+raise, as that of Ctrl-C does, and then `finally` alone does not protect a clean-up.
 """
 
 import signal
@@ -15,50 +15,98 @@ from typing import Self
 
 Handler = Callable[[int, FrameType | None], object]
 
+# The other signals that programs handle. Not all signals: each one takes two calls of the system.
+_OTHERS = [
+    getattr(signal, name)
+    for name in ("SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPROF", "SIGVTALRM")
+    if hasattr(signal, name)
+]
+
 
 class DeferInterrupt:
-    """A context that defers Ctrl-C to its end; it has an effect only in the main thread.
+    """A context that defers signals to its end; it has an effect only in the main thread.
 
     It is not a generator: an interrupt could come between the lines of contextlib.
     """
 
-    def __init__(self, stop: Callable[[], None] | None = None) -> None:
-        """Call `stop` when Ctrl-C is deferred, so that the context ends sooner."""
+    def __init__(self, stop: Callable[[], None] | None = None, *, others: bool = True) -> None:
+        """Call `stop` when Ctrl-C is deferred, so that the context ends sooner.
+
+        Without `others` it defers Ctrl-C alone, until `defer_others` is called.
+        """
         self._stop = stop
-        self._before: Handler | None = None
-        self._received: tuple[int, FrameType | None] | None = None
+        self._others = others
+        self._is_deferring = False
+        self._before: dict[int, Handler] = {}
+        self._received: dict[int, FrameType | None] = {}
 
     def __enter__(self) -> Self:
-        before = signal.getsignal(signal.SIGINT)
-        if callable(before) and threading.current_thread() is threading.main_thread():
-            self._before = before
-            signal.signal(signal.SIGINT, self.record)
+        self._defer([signal.SIGINT, *_OTHERS] if self._others else [signal.SIGINT])
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self.raise_pending()
+        self.restore()
+        self.raise_pending()
+
+    def defer_others(self) -> None:
+        """Defer other signals than Ctrl-C too, until the end of the context."""
+        if not self._others:
+            self._others = True
+            self._defer(_OTHERS)
+
+    def restore(self) -> None:
+        """Set the handlers from before the context again; doing it twice is harmless."""
+        if not self._is_deferring:
+            return
+        try:
+            for number, before in self._before.items():
+                signal.signal(number, before)
+        except BaseException:
+            # The handler of a signal has raised; the other ones must be restored all the same.
+            self.restore()
+            raise
+        self._is_deferring = False
 
     def record(self, number: int, frame: FrameType | None) -> None:
         """Record a signal: the signal handler inside of the context."""
-        self._received = number, frame
+        self._received[number] = frame
         # A handler of the user may not raise; then the work must be finished.
-        if self._stop is not None and self._before is signal.default_int_handler:
+        if self._stop is not None and self._before[number] is signal.default_int_handler:
             self._stop()
 
     def raise_pending(self) -> None:
-        """Pass a recorded signal to the handler from before the context, which may raise."""
-        received, self._received = self._received, None
-        if received is not None and self._before is not None:
-            self._before(*received)
-            _raise_pending(self._before)
+        """Pass recorded signals to the handlers from before the context, which may raise."""
+        if not self._received:
+            return
+        number, frame = self._received.popitem()
+        before = self._before[number]
+        try:
+            before(number, frame)
+            _raise_pending(before)
+        finally:
+            self.raise_pending()
+
+    def _defer(self, numbers: list[int]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._is_deferring = True
+        try:
+            for number in numbers:
+                before = signal.getsignal(number)
+                if callable(before):
+                    self._before[number] = before
+                    signal.signal(number, self.record)
+        except BaseException:
+            # The handler of a signal that is not deferred yet has raised.
+            self.restore()
+            raise
 
 
 def raise_pending() -> None:
     """Raise a deferred interrupt now; for a loop that waits."""
     if threading.current_thread() is threading.main_thread():
-        _raise_pending(signal.getsignal(signal.SIGINT))
+        for number in (signal.SIGINT, *_OTHERS):
+            _raise_pending(signal.getsignal(number))
 
 
 def _raise_pending(handler: object) -> None:

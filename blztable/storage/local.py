@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from itertools import groupby
 
 from blztable.errors import StorageError
+from blztable.interrupts import DeferInterrupt
 from blztable.storage.descriptors import close_unwritten
 from blztable.storage.directories import Directories, parts_of
 from blztable.storage.disk import REAL_DISK, Disk
@@ -346,6 +347,8 @@ def _parallel(count: int) -> Iterator[Each]:
     with ExitStack() as held:
         apply: Callable[..., Iterable[None]] = map
         if count >= SYNC_THREADS_FROM:
+            # The pool breaks if a signal handler raises while it starts a thread.
+            held.enter_context(DeferInterrupt())
             pool = held.enter_context(ThreadPoolExecutor(SYNC_THREADS))
             # The pool refuses calls while the interpreter shuts down. Test that with `int`, because
             # a flush that may have begun must not be repeated. Without the pool, `map` is used.

@@ -22,9 +22,10 @@ Memory: a thread holds one task. `run_groups` fetches another group only when it
 Exception: the first exception ends the run. No task begins after it and waiting tasks are dropped.
 The caller waits for the running tasks, then raises it. An exception of an iterator, also of one
 that is closed in the middle, does the same.
-Ctrl-C: raised at once while the caller draws from the user's iterator. Elsewhere it ends the run
-between two tasks and is raised when all threads are done. Inside of a task it could leave a lock
-held for ever, or leave threads that still write.
+Signals: an exception of a signal handler, such as that of Ctrl-C, is raised at once while the
+caller draws from the user's iterator. Elsewhere it ends the run between two tasks and is raised
+when all threads are done. Inside of a task it could leave a lock held for ever, or leave threads
+that still write. A run without helpers defers Ctrl-C alone: asking for each signal takes time.
 Fork: the child has none of these threads and makes a pool of its own.
 """
 
@@ -65,12 +66,17 @@ def run(
         # Many runs of a read have no task.
         return
     work = _Run(None, after_task, is_alone)
-    with DeferInterrupt(work.stop):
-        try:
-            work.add(chain(first, tasks))
-            work.join(lambda: False)
-        finally:
-            work.close()
+    deferred = DeferInterrupt(work.stop, others=False)
+    try:
+        with deferred:
+            try:
+                work.add(chain(first, tasks))
+                work.join(lambda: False, deferred)
+            finally:
+                work.close()
+    finally:
+        # A signal that is not deferred may end `with` before it calls anything.
+        deferred.restore()
     work.check()
 
 
@@ -86,14 +92,14 @@ def run_groups(
     work = _Run(budget, after_task)
     try:
         for tasks in groups:
-            with DeferInterrupt(work.stop):
+            with DeferInterrupt(work.stop) as deferred:
                 work.add(tasks)
                 del tasks
-                work.join(budget.has_room)
+                work.join(budget.has_room, deferred)
             if work.is_over:
                 break
-        with DeferInterrupt(work.stop):
-            work.join(lambda: False)
+        with DeferInterrupt(work.stop) as deferred:
+            work.join(lambda: False, deferred)
             # Close here too: Ctrl-C could come just before the `with` below.
             work.close()
     finally:
@@ -107,9 +113,11 @@ class Background(Generic[T]):
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._thread = ThreadPoolExecutor(1, "blztable-prefetch")
-        self._future: Future[T] = self._thread.submit(call)
-        # The thread ends with the call.
-        self._thread.shutdown(wait=False)
+        # The executor breaks if a signal handler raises while it starts a thread.
+        with DeferInterrupt():
+            self._future: Future[T] = self._thread.submit(call)
+            # The thread ends with the call.
+            self._thread.shutdown(wait=False)
 
     def result(self) -> T:
         """Wait for the result of the call, and for the end of the thread."""
@@ -157,23 +165,32 @@ class _Run:
             self._groups.append(iter(tasks))
             self._notify()
 
-    def join(self, may_leave: Callable[[], bool] | None = None) -> None:
+    def join(
+        self,
+        may_leave: Callable[[], bool] | None = None,
+        deferred: DeferInterrupt | None = None,
+    ) -> None:
         """Run tasks in this thread until the run is over.
 
         The caller's thread passes `may_leave` and also returns when it is true or no task is left.
-        A helper passes None and waits for the next group instead.
+        It raises the `deferred` signals between two tasks. A helper passes None and waits for the
+        next group instead.
         """
         more: Iterable[Task] | None = None
         task = self._next(0, None, may_leave)
         while task is not None:
             if may_leave is not None and self._helpers is None and self._needs_help():
                 self._helpers = []
+                if deferred is not None:
+                    deferred.defer_others()
                 _call_helpers(self.join, self._helpers)
             try:
                 more = task()
                 del task
                 if may_leave is not None and self._after_task is not None:
                     self._after_task()
+                if deferred is not None:
+                    deferred.raise_pending()
             except BaseException as error:
                 self._fail(error)
                 return

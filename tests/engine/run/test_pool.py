@@ -3,17 +3,21 @@
 import gc
 import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import blosc
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -489,7 +493,8 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
     try:
         run([interrupted] * 50)
         assert len(done) == 50
-        assert calls in ([50], [])
+        # It is called between two tasks.
+        assert all(calls)
         run_groups([[interrupted] * 10] * 5, budget(lambda: False))
         assert len(done) == 100
         table = pa.table({name: range(5000) for name in "abcd"})
@@ -505,6 +510,93 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
         assert told[-1] == 5000
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Alarm(Exception):
+    """What the handler of SIGALRM raises; not a TimeoutError, which is an OSError."""
+
+
+@pytest.fixture
+def alarms():
+    """A handler of SIGALRM that raises Alarm."""
+
+    def handle(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, handle)
+    yield handle
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_handler_that_raises_in_a_task_is_raised_by_the_run_between_two(processors, alarms):
+    main, done = threading.main_thread(), []
+
+    def task():
+        if threading.current_thread() is main:
+            signal.raise_signal(signal.SIGALRM)
+        done.append(1)
+
+    with pytest.raises(Alarm):
+        run([task] * 1000)
+    # The task ends first.
+    assert done
+    assert signal.getsignal(signal.SIGALRM) is alarms
+    test_every_task_runs_once()
+
+
+def test_a_handler_that_raises_while_a_thread_starts_breaks_no_pool(monkeypatch, alarms):
+    started = []
+
+    def start(thread):
+        begin(thread)
+        signal.raise_signal(signal.SIGALRM)
+        started.append(thread)
+
+    begin = threading.Thread.start
+    monkeypatch.setattr(pool, "_processors", lambda: 3)
+    monkeypatch.setattr(pool, "_pool", None)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(Alarm):
+        run([lambda: None] * 50)
+    assert len(started) == 2
+    with pytest.raises(Alarm):
+        pool.Background(lambda: None)
+    assert len(started) == 3
+    assert signal.getsignal(signal.SIGALRM) is alarms
+    run([lambda: started.append(1)] * 50)
+    assert len(started) == 53
+    pool._pool.shutdown()
+
+
+def test_an_alarm_at_any_time_of_a_read_or_a_commit_comes_out_as_itself(tmp_path, alarms):
+    table = pa.table({f"c{number}": np.arange(4000.0) for number in range(8)})
+    path, chance, told = tmp_path / "t.blz", random.Random(7), set()
+    blz.to_blz(table, path, row_group_rows=1000, durability="process")
+
+    def commit():
+        with blz.open(path, "a", durability="process") as t:
+            t.append(table[:1])
+            t.delete(pc.field("c0") == 0)
+
+    for act in (lambda: blz.read_table(path), commit):
+        begun = time.monotonic()
+        act()
+        seconds = time.monotonic() - begun
+        for number in range(60):
+            pool._pool = None if number % 2 else pool._pool
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + seconds * chance.random())
+                act()
+                # It comes at the latest here.
+                signal.pause()
+            except BaseException as error:
+                told.add(type(error))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert signal.getsignal(signal.SIGALRM) is alarms
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert told == {Alarm}
+    with blz.open(path) as t:
+        assert t.verify()
 
 
 # The next result is made while the caller works with the last one
