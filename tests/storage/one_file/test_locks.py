@@ -161,7 +161,9 @@ def test_a_commit_that_is_whole_in_the_file_stays_though_a_handler_raises(path):
     assert blz.open(path).verify().is_intact
 
 
-# An exception of a handler within `__del__` cannot be passed on.
+# An exception of a handler within `__del__` cannot be passed on. The alarms take the timer of
+# pytest's own timeout, so that one watches from a thread.
+@pytest.mark.timeout(60, method="thread")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_alarms_at_any_moment_of_a_commit_leave_no_lock(path):
     def ring(*_):
