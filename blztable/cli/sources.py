@@ -37,8 +37,8 @@ from blztable.cli.type_names import csv_type
 BLOCK_BYTES = 8 << 20
 # Enough for the names of the columns, and a row.
 HEADER_BYTES = 64 << 10
-# Enough to see nearly all kinds of values. If it is not, reading begins again early.
-SAMPLE_BYTES = 512 << 10
+# So small a part of a block has nearly all kinds of values. If not, reading begins again early.
+SAMPLE = 16
 BATCH_ROWS = 1 << 17
 SUFFIXES = {
     **dict.fromkeys((".csv", ".txt"), "csv"),
@@ -243,7 +243,7 @@ class Files:
         with reader:
             self._headers[name] = reader.schema.names
         try:
-            next(self._csv_rows(name, format, SAMPLE_BYTES))
+            next(self._csv_rows(name, format, BLOCK_BYTES // SAMPLE))
         except ValueError:
             # A row may be larger.
             next(self._csv_rows(name, format))
@@ -368,12 +368,12 @@ class Files:
         return self._error(f"column {column!r}, {place}: {text}")
 
     def _begin_ndjson(self, name: str) -> None:
-        next(self._ndjson_rows(name, SAMPLE_BYTES), None)
+        next(self._ndjson_rows(name, BLOCK_BYTES // SAMPLE), None)
 
     def _ndjson(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         yield from self._unless_widened(self._ndjson_rows(name))
 
-    def _ndjson_rows(self, name: str, block_size: int = BLOCK_BYTES) -> Iterator[pa.RecordBatch]:
+    def _ndjson_rows(self, name: str, block_size: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, for which the kinds of columns may have been widened."""
 
         def read(block: bytes) -> pa.RecordBatch:
@@ -381,7 +381,7 @@ class Files:
 
         try:
             with self._open(name) as file:
-                for block in json_lines.blocks(file, block_size):
+                for block in json_lines.blocks(file, block_size or BLOCK_BYTES):
                     try:
                         batch = read(block)
                     except pa.ArrowInvalid:
