@@ -48,8 +48,9 @@ class _NeedsDigits(Exception):
 
 def blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; none for a file of blanks."""
-    data = file.read(size)
-    begin = data.removeprefix(codecs.BOM_UTF8).lstrip()
+    begin = b""
+    while not begin and (data := file.read(size)):
+        begin = data.removeprefix(codecs.BOM_UTF8).lstrip()
     if begin[:1] == b"[":
         yield from _lines_of_array(begin[1:], file, size)
         return

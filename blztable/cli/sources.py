@@ -37,6 +37,8 @@ from blztable.cli.type_names import csv_type
 BLOCK_BYTES = 8 << 20
 # Enough for the names of the columns, and a row.
 HEADER_BYTES = 64 << 10
+# So small a part of a block has nearly all kinds of values. If not, reading begins again early.
+SAMPLE = 16
 BATCH_ROWS = 1 << 17
 SUFFIXES = {
     **dict.fromkeys((".csv", ".txt"), "csv"),
@@ -240,8 +242,11 @@ class Files:
             reader = self._csv_reader(name, format, {})
         with reader:
             self._headers[name] = reader.schema.names
-        for _ in self._csv_rows(name, format):
-            return
+        try:
+            next(self._csv_rows(name, format, BLOCK_BYTES // SAMPLE))
+        except ValueError:
+            # A row may be larger.
+            next(self._csv_rows(name, format))
 
     def _csv(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         yield from self._unless_widened(self._csv_rows(name, format))
@@ -253,14 +258,16 @@ class Files:
                 raise Widened
             yield batch
 
-    def _csv_rows(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
+    def _csv_rows(
+        self, name: str, format: str, block_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, for which the kinds of columns may have been widened."""
         types = dict.fromkeys(self._headers[name], pa.string())
         for column, type_ in self._csv_types.items():
             if not self._is_typed_here(column):
                 types[column] = type_
         try:
-            with self._csv_reader(name, format, types) as reader:
+            with self._csv_reader(name, format, types, block_size) as reader:
                 for batch in _or_empty(reader, reader.schema):
                     yield self._typed(batch)
         except pa.ArrowInvalid as error:
@@ -361,13 +368,12 @@ class Files:
         return self._error(f"column {column!r}, {place}: {text}")
 
     def _begin_ndjson(self, name: str) -> None:
-        for _ in self._ndjson_rows(name):
-            return
+        next(self._ndjson_rows(name, BLOCK_BYTES // SAMPLE), None)
 
     def _ndjson(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         yield from self._unless_widened(self._ndjson_rows(name))
 
-    def _ndjson_rows(self, name: str) -> Iterator[pa.RecordBatch]:
+    def _ndjson_rows(self, name: str, block_size: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, for which the kinds of columns may have been widened."""
 
         def read(block: bytes) -> pa.RecordBatch:
@@ -375,7 +381,7 @@ class Files:
 
         try:
             with self._open(name) as file:
-                for block in json_lines.blocks(file, BLOCK_BYTES):
+                for block in json_lines.blocks(file, block_size or BLOCK_BYTES):
                     try:
                         batch = read(block)
                     except pa.ArrowInvalid:

@@ -117,15 +117,18 @@ class Decoding(Sink):
         self._code = encoding.stored.nbytes(1)
 
     def needed(self, begin: int, stop: int) -> Ranges | None:
-        """Return the codes of the pages that have bytes which the other sink needs."""
+        """Return the codes of the rows that the other sink needs, or of their pages."""
         code, width, encoding = self._code, self._width, self._encoding
         first = begin // code
         rows = self._sink.needed(first * width, stop // code * width)
-        if rows is None or not encoding.needs_pages:
+        if rows is None:
             return None
-        unit = encoding.page_rows
         # A chunk has whole pages. Ranges that meet become one.
-        starts, stops = rows[0] // width // unit, -(-rows[1] // (width * unit))
+        unit = encoding.page_rows if encoding.needs_pages else 1
+        starts, stops = rows[0] // (width * unit), -(-rows[1] // (width * unit))
+        if not encoding.needs_pages:
+            # To decode the rows between two ranges costs less than another call.
+            starts, stops = starts[:1], stops[-1:]
         filled = starts < stops
         starts, stops = starts[filled], stops[filled]
         starts[1:] = np.maximum(starts[1:], stops[:-1])

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.cli import main, sources
+from blztable.cli import inference, main, sources
 from blztable.cli.inference import check_floats
 
 LONG = 2**53 + 1
@@ -505,3 +505,38 @@ def test_an_array_that_cannot_be_read_is_an_error_with_the_file(run, given, what
     assert "standard input: " in error
     assert what in error
     assert "--encoding" not in error
+
+
+@pytest.mark.parametrize("suffix", ["csv", "ndjson"])
+def test_only_a_small_part_of_a_file_is_read_twice(tmp_path, monkeypatch, suffix):
+    line, begin = ("{},x\n", "a,b\n") if suffix == "csv" else ('{{"a":{},"b":"x"}}\n', "")
+    file = tmp_path / f"t.{suffix}"
+    file.write_text(begin + "".join(line.format(row) for row in range(40_000)))
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 64 << 10)
+    looked, read = [], inference.Kinds.read
+    # Texts that are looked at: those of `a` in CSV, and of `b` in both.
+    monkeypatch.setattr(
+        inference.Kinds,
+        "read",
+        lambda *args, **options: looked.append(len(args[1])) or read(*args, **options),
+    )
+    assert main(["import", str(file), str(tmp_path / "t.blz")]) == 0
+    columns = 2 if suffix == "csv" else 1
+    assert 40_000 * columns <= sum(looked) < 41_500 * columns
+
+
+@pytest.mark.parametrize("text", ["007", "-007", "0x1F", "00", "-00.5", "00e5"])
+def test_a_number_that_would_lose_its_begin_is_text_in_any_row(text):
+    for texts in (
+        ["0", "-0", "0.5", "-0.5", "0e5", None, text],
+        [None, text, "12"],
+    ):
+        for slice_ in (pa.array(texts), pa.array(["1", *texts])[1:]):
+            for before in ("1", "1.5"):
+                kinds = inference.Kinds()
+                kinds.read(pa.array([before]))
+                kinds.read(slice_)
+                assert kinds.read(slice_).equals(slice_)
+    kinds = inference.Kinds()
+    kinds.read(pa.array(["0", "-0.5", "0e5", None, "0.0"]))
+    assert kinds.type == pa.float64()

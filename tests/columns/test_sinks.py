@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.encodings.items import Lengths
-from blztable.columns.encodings.numbers import Delta, Scaled, codes_layout
+from blztable.columns.encodings.numbers import Delta, Narrow, Scaled, codes_layout
 from blztable.columns.picks import Bits, Bytes, Ends, Sums, Words
 from blztable.columns.sinks import Decoding, DecodingNulls, Memory
 from blztable.errors import CorruptError
@@ -135,14 +135,25 @@ def test_items_are_found_by_the_lengths_in_their_pages(rows, given_, width, data
     assert found.ends.tolist() == ends[rows].tolist()
 
 
-@given(distances(), st.integers(0, ROWS), st.integers(0, ROWS), st.booleans(), st.data())
-def test_a_range_of_rows_needs_no_other_bytes(given_, one, other, is_encoded, data):
+@given(
+    distances(),
+    st.integers(0, ROWS),
+    st.integers(0, ROWS),
+    st.sampled_from(["plain", "delta", "narrow"]),
+    st.data(),
+)
+def test_a_range_of_rows_needs_no_other_bytes(given_, one, other, kind, data):
     values, encoding, codes = given_
     low, high = sorted((one, other))
     out = np.zeros(high - low, "<i8")
     memory = Memory(Target(out.view(np.uint8)), 8 * low)
-    if is_encoded:
+    if kind == "delta":
         give(data, codes, Decoding(encoding, 8, memory), unit=encoding.page_rows)
+    elif kind == "narrow":
+        bases = encoding.firsts
+        narrow = Narrow(encoding.stored, 8, bases, encoding.page_rows)
+        values = codes + bases[np.arange(ROWS) // encoding.page_rows]
+        give(data, codes, Decoding(narrow, 8, memory))
     else:
         give(data, values.view(np.uint8), memory)
     assert out.tolist() == values[low:high].tolist()
@@ -162,6 +173,24 @@ def test_pages_without_a_needed_row_are_neither_decompressed_nor_decoded():
     assert (starts.tolist(), stops.tolist()) == ([8, 40, 56], [16, 48, 64])
     sink.take(0, np.zeros(64, np.uint8))
     assert decoded == [(8, 8), (40, 8), (56, 8)]
+
+
+def test_a_chunk_is_decoded_only_from_the_first_to_the_last_needed_row():
+    decoded = []
+
+    class Watched(Narrow):
+        def decode(self, row, codes, out):
+            decoded.append((row, len(codes)))
+            super().decode(row, codes, out)
+
+    encoding = Watched(codes_layout(VALUES, 1), 8, np.zeros(1, "<i8"), 64)
+    out = np.zeros(80, np.uint8)
+    sink = Decoding(encoding, 8, Memory(Target(out), 8 * 40))
+    starts, stops = sink.needed(32, 64)
+    assert (starts.tolist(), stops.tolist()) == ([8], [18])
+    sink.take(32, np.arange(32, 64, dtype=np.uint8))
+    assert decoded == [(40, 10)]
+    assert out.view("<i8").tolist() == list(range(40, 50))
 
 
 @pytest.mark.parametrize(
