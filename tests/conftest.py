@@ -128,12 +128,6 @@ def encoded():
         yield
 
 
-def pytest_collection_finish():
-    """Take what stands by now out of the garbage collector: 20,000 tests and the libraries."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark the quick tests before pytest evaluates `-m`; a storm is never quick."""
