@@ -18,7 +18,7 @@ One coerced part is held, because its schema decides if the run continues; no ot
 All errors of an item are raised before its part is yielded, so a part is never written in half.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,8 +43,8 @@ class TableSpec:
     schema: pa.Schema
     frame: Descriptor | None
     rows: int
-    # The default of a column, by its index.
-    defaults: Mapping[int, pa.Scalar]
+    # Returns the default of a column, by its index; None for no default.
+    default: Callable[[int], pa.Scalar | None]
     # Returns the categories of an ordered column, by its index; None if no row has any.
     orders: Callable[[int], pa.Array | None]
     # True for a column, by its index, that holds nothing but nulls and has no declared default.
@@ -172,7 +172,7 @@ class AppendSource:
 
     def _fill(self, index: int, rows: int) -> pa.ChunkedArray:
         self.filled.add(index)
-        return repeated(self._schema.field(index).type, rows, self._table.defaults.get(index))
+        return repeated(self._schema.field(index).type, rows, self._table.default(index))
 
 
 def _is_nothing(data: Ingested) -> bool:

@@ -135,9 +135,9 @@ def _filled(
     """Return the rows of a column that the data lacks, if the column can hold them."""
     if field.name in target.facts.index_fields():
         raise SchemaError(f"{context}: missing, and it is the table's index; set it in the data")
-    descriptor = descriptor_of(field, target.facts)
+    descriptor, values = descriptor_of(field, target.facts), fill(index, rows)
     try:
-        column = coerce_column(fill(index, rows), descriptor, field, target, context)
+        column = coerce_column(values, descriptor, field, target, context)
         target.check_nulls(column, field, context)
         return column
     except SchemaError:

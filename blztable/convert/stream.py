@@ -84,7 +84,9 @@ def _of_items(first: Item, others: Iterator[Item], evolve: bool) -> Stream:
     schema, frame, attrs = first.data.table.schema, first.data.frame, first.data.attrs
     if frame is not None:
         schema = with_room(schema, Facts.decode(frame))
-    nothing = TableSpec(schema, frame, 0, {}, lambda index: None, lambda index: True)
+    nothing = TableSpec(
+        schema, frame, 0, lambda index: None, lambda index: None, lambda index: True
+    )
     items = Source(_and_others([first], others))
     runs = AppendSource(items, nothing, evolve, is_new=True).runs
     run = next(runs)

@@ -709,7 +709,7 @@ class CTable(VersionedTable, Closing):
         """Keep the first rows, or add rows, until there are `n`.
 
         A new row has each column's default: the default that `add_column` declared, else null if
-        the column is nullable, else zero or empty.
+        the column is nullable, else zero or empty, or the first of ordered categories.
 
         Parameters
         ----------

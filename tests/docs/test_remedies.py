@@ -143,6 +143,18 @@ def alter_column_type(tmp_path):
     t.alter_column("v", default=0.5)
 
 
+@remedy("{}; call alter_column({}, default=...) with one of these")
+def default_of_categories(tmp_path):
+    grades = pd.DataFrame({"v": pd.Categorical(["lo", "hi"], ["lo", "hi"], ordered=True)})
+    t = opened(grades[:0])
+    t.alter_column("v", default="none")
+    t.append(grades)
+    refusal(lambda: t.resize(3), "call alter_column('v', default=...) with one of these")
+    t.alter_column("v", default="lo")
+    t.resize(3)
+    assert t["v"][:].to_pylist() == ["lo", "hi", "lo"]
+
+
 @remedy("call alter_column with safe=False")
 def alter_column_to_text(tmp_path):
     t = opened({"v": [12]})

@@ -134,12 +134,15 @@ def update(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
 def upsert(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
     keys = t.to_arrow(["k"])["k"].to_pylist()
     # New rows must have the ordered categories of the table, which row groups may cut.
-    names = [one.name for one in t.schema if not getattr(one.type, "ordered", False)]
+    ordered = [one for one in t.schema if getattr(one.type, "ordered", False)]
+    names = [one.name for one in t.schema if one not in ordered]
+    takes_new = all(one.nullable for one in ordered)
     rows = t.to_arrow(names)[:4]
     if len(set(keys)) == len(keys) and None not in keys and rows.num_rows:
         at = rows.column_names.index("k")
-        new = pa.array([1000 + place if place % 2 else keys[place] for place in range(len(rows))])
-        t.upsert(rows.set_column(at, rows.schema.field("k"), new), on="k")
+        places = range(len(rows))
+        new = [1000 + place if place % 2 and takes_new else keys[place] for place in places]
+        t.upsert(rows.set_column(at, rows.schema.field("k"), pa.array(new)), on="k")
 
 
 def deduplicate(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:

@@ -42,8 +42,8 @@ def test_a_directory_that_takes_no_writes_is_read_and_says_so_to_writers():
         blz.to_blz(OLD, path)
         blz.read_blz(path)  # An ordinary user cannot import the modules of a first use.
         directories = [Path(folder), path, *(found for found in path.rglob("*") if found.is_dir())]
-        for directory in directories:
-            directory.chmod(0o555)
+        for found in (Path(folder), *Path(folder).rglob("*")):
+            found.chmod(0o555)  # Files, too: the umask may forbid others to read them.
         before = snapshot(path)
         try:
             as_ordinary_user(lambda: check_read_only(path))

@@ -356,6 +356,9 @@ def test_a_read_only_directory_is_read_and_locked_but_not_written():
         directories = [Path(folder), root, *(path for path in root.rglob("*") if path.is_dir())]
         for directory in directories:
             directory.chmod(0o555)
+        (root / KEY).chmod(0o444)  # Whatever the umask.
+        for lock in (root / "meta").iterdir():
+            lock.chmod(0o555)
 
         def check():
             copy = LocalStore(root)

@@ -13,7 +13,7 @@ from support.frame_strategies import rebuilt
 
 def spec_of(schema: pa.Schema, rows: int = 0) -> TableSpec:
     """Return the facts of an Arrow table without defaults and without categories."""
-    return TableSpec(schema, None, rows, {}, lambda index: None)
+    return TableSpec(schema, None, rows, {}.get, lambda index: None)
 
 
 def source_of(data, target: TableSpec, *, index=None, evolve=False) -> AppendSource:
@@ -45,7 +45,7 @@ class Table:
 
     def append(self, data, **options) -> "Table":
         target = TableSpec(
-            *(self.schema, self.frame, self.rows, self.defaults, self.order, self.is_empty)
+            *(self.schema, self.frame, self.rows, self.defaults.get, self.order, self.is_empty)
         )
         self.appended = source_of(data, target, **options)
         for segment in self.appended.runs:

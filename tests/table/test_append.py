@@ -245,6 +245,16 @@ class TestOrder:
             t.update({"c": "zz"})
         assert t.version == 1
 
+    def test_a_default_that_is_none_of_them_hinders_only_the_rows_that_need_it(self):
+        t = table(self.FRAME[:0])
+        t.alter_column("c", default="zz")
+        t.append(self.FRAME)
+        t.append(self.FRAME)
+        t.append(self.FRAME, evolve=True)
+        with pytest.raises(SchemaError, match=r"'zz' is not one .*alter_column\('c', default="):
+            t.append(pd.DataFrame({"d": [1]}), evolve=True)
+        assert t.to_pandas()["c"].tolist() == ["lo", "hi"] * 3
+
     def test_a_category_may_be_a_time_that_python_does_not_have(self):
         times = pa.array([1 << 60, 5], pa.timestamp("s"))
         column = pa.DictionaryArray.from_arrays(pa.array([0, 1]), times, ordered=True)

@@ -35,6 +35,13 @@ def table(data, **options) -> blz.CTable:
     return blz.open(store, "a")
 
 
+def with_grades(order: list[str], codes: list[int]) -> pa.Table:
+    """Return rows of an ordered column that is not nullable and has no default."""
+    codes = pa.array(codes, pa.int8())
+    grades = pa.DictionaryArray.from_arrays(codes, pa.array(order), ordered=True)
+    return pa.table([grades], pa.schema([pa.field("grade", grades.type, nullable=False)]))
+
+
 def of(kind: pa.DataType) -> tuple[blz.CTable, list]:
     """Return a table with a column of this type and row numbers, and the bits of the column."""
     array = samples.array(kind)
@@ -286,6 +293,23 @@ class TestResize:
         t.resize(3)
         assert t.to_pandas()["c"].cat.categories.tolist() == ["lo", "mid", "hi"]
         assert t.to_pandas()["c"].tolist() == ["lo", "hi", "mid"]
+
+    def test_ordered_categories_without_a_zero_begin_with_the_first_of_them(self):
+        t = table(with_grades(["lo", "hi"], [0, 1]))
+        t.resize(1)
+        t.resize(2)
+        assert t["grade"][:].to_pylist() == ["lo", "lo"]
+
+    def test_fewer_rows_need_no_default(self):
+        t = blz.create(MemoryStore(), with_grades(["lo"], []).schema)
+        t.alter_column("grade", default="none")
+        t.append(with_grades(["lo", "hi"], [0, 1]))
+        t.resize(1)
+        with pytest.raises(
+            SchemaError, match=r"'none' is not one .*alter_column\('grade', default"
+        ):
+            t.resize(2)
+        assert t["grade"][:].to_pylist() == ["lo"]
 
     def test_relies_on_the_rows(self):
         t = table({"a": [1]})

@@ -16,7 +16,7 @@ from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Select
-from blztable.engine.change.defaults import declared_defaults, to_json
+from blztable.engine.change.defaults import to_json
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.change.fields import Path, find
 from blztable.engine.change.retype import retype
@@ -141,15 +141,10 @@ def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> l
     return [nulls(rows, type_) for type_ in types]
 
 
-def fillings(staged: StagedVersion) -> list[pa.Scalar]:
-    """Return the value of each column in rows without data: its default, null or zero."""
-    declared = declared_defaults(staged)
-    values = []
-    for index, field in enumerate(staged.schema):
-        # For some dictionary types Arrow can make a null only in an array.
-        empty = nulls(1, field.type)[0] if field.nullable else zero_of(field.type)
-        values.append(declared.get(index, empty))
-    return values
+def empty_of(field: pa.Field) -> pa.Scalar:
+    """Return the value of a column without a default in rows without data: null or zero."""
+    # For some dictionary types Arrow can make a null only in an array.
+    return nulls(1, field.type)[0] if field.nullable else zero_of(field.type)
 
 
 def _portions(

@@ -112,8 +112,8 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
     keep(change_set, "truncate", kept)
 
 
-def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> None:
-    """Keep the first `rows` rows, or add rows with the value of each column in `fillings`."""
+def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Scalar]]) -> None:
+    """Keep the first `rows` rows, or add rows with one of the `values` in each column."""
     if rows > MAX_NUMBER:
         raise LimitError(
             f"{change_set.staged.store.name}: a table has at most {MAX_NUMBER} rows, found {rows}; "
@@ -123,7 +123,7 @@ def resize(change_set: ChangeSet, rows: int, fillings: Sequence[pa.Scalar]) -> N
     if more <= 0:
         truncate(change_set, rows)
         return
-    staged = change_set.staged
+    staged, fillings = change_set.staged, values()
 
     def parts() -> Iterator[Portion]:
         for start in range(0, more, FILLED_ROWS):

@@ -106,9 +106,8 @@ def _results(
 
 def resize(change_set: ChangeSet, target: Target, rows_wanted: int) -> None:
     """Keep the first rows, or add rows with default values."""
-    fillings = enumerate(evolving.fillings(change_set.staged))
-    in_order = [target.in_order(index, value) for index, value in fillings]
-    rows.resize(change_set, rows_wanted, in_order)
+    filling, columns = target.fillings(are_all=True), range(len(target.staged.schema))
+    rows.resize(change_set, rows_wanted, lambda: list(map(filling, columns)))
 
 
 def check_replacing(change_set: ChangeSet, groups_before: int, where: Any) -> None:

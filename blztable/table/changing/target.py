@@ -4,7 +4,7 @@ Knows how values become rows of a column: the default, the categories and the mi
 the column has. Changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.query import expressions
 from blztable.engine.query.select import null_counts
 from blztable.engine.version.staged import StagedVersion
+from blztable.errors import SchemaError
 from blztable.table.snapshot import Snapshot
 
 
@@ -56,13 +57,39 @@ class Target:
         With `all_filled`, any column that the data lack is filled, if need be with zeros.
         """
         staged = self.staged
-        fillings = dict(enumerate(evolving.fillings(staged))) if all_filled else {}
-        declared = (fillings | declared_defaults(staged)).items()
-        defaults = {index: self.in_order(index, value) for index, value in declared}
         return TableSpec(
-            *(staged.schema, staged.frame, staged.head.rows, defaults),
+            *(staged.schema, staged.frame, staged.head.rows),
+            self.fillings(are_all=all_filled),
             *(self.categories, self.is_free),
         )
+
+    def fillings(self, *, are_all: bool) -> Callable[[int], pa.Scalar | None]:
+        """Return a function that tells the value of a column in rows without data, by its index.
+
+        It is the default. With `are_all`, a column without one has null, or zero where it is not
+        nullable; ordered categories may lack a zero, so their first one takes its place. A value
+        is looked up when a row needs it: the data may have all columns.
+        """
+        declared, schema = declared_defaults(self.staged), self.staged.schema
+
+        def filling(index: int) -> pa.Scalar | None:
+            if index in declared:
+                try:
+                    return self.in_order(index, declared[index])
+                except SchemaError as error:
+                    name = schema.field(index).name
+                    raise SchemaError(
+                        f"{error}; call alter_column({name!r}, default=...) with one of these"
+                    ) from None
+            if not are_all or index >= len(schema):
+                return None
+            field, order = schema.field(index), self.categories(index)
+            if field.nullable or order is None:
+                return evolving.empty_of(field)
+            first = pa.array([0], field.type.index_type)
+            return pa.DictionaryArray.from_arrays(first, order, ordered=True)[0]
+
+        return filling
 
     def how(self, nan_as_null: bool | None = None, objects: str = NO_OPTION) -> Reading:
         """Return how data are read, by the options of a call or else by that of the table."""

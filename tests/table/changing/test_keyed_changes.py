@@ -59,6 +59,18 @@ class TestUpsert:
         t.upsert({"id": [1, 3], "s": ["d", "e"]}, on="id")
         assert cells(t) == {"id": [1, 2, 3], "n": [7, 8, -1], "s": ["d", "c", "e"]}
 
+    def test_ordered_categories_that_are_not_null_are_needed_by_new_rows_only(self):
+        codes = pa.array([0, 1], pa.int8())
+        grades = pa.DictionaryArray.from_arrays(codes, pa.array(["lo", "hi"]), ordered=True)
+        fields = [("id", pa.int64()), pa.field("grade", grades.type, nullable=False)]
+        rows = pa.table([[1, 2], grades], pa.schema(fields))
+        t = table(rows.append_column("n", pa.array([7, 8])))
+        t.upsert({"id": [2], "n": [9]}, on="id")
+        t.upsert({"id": [3], "n": [1], "grade": grades[:1]}, on="id")
+        with pytest.raises(SchemaError, match=r"the data lack it, and 1 of the keys are new"):
+            t.upsert({"id": [2, 4], "n": [0, 0]}, on="id")
+        assert cells(t) == {"id": [1, 2, 3], "grade": ["lo", "hi", "lo"], "n": [7, 9, 1]}
+
     def test_several_columns_are_one_key(self):
         t = table({"day": [1, 1, 2], "id": ["a", "b", "a"], "n": [1, 2, 3]})
         done = t.upsert({"day": [2, 2, 1], "id": ["b", "a", "a"], "n": [4, 5, 6]}, on=["id", "day"])
