@@ -4,38 +4,55 @@ Knows nothing of files and tables.
 
 Theory of operation. Arrow parses a block, and is told which places have texts, so that it does not
 take them for times. What it makes of numbers is exact while they are small. If they are not, or if
-Arrow cannot parse the block, it parses the block again with each number as a text.
+Arrow cannot parse the block, it parses the block again with each number and boolean as a text.
+Arrow's parser is recursive and would end the process, so the depth of a block is checked before.
 """
 
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from json import JSONDecodeError, JSONDecoder
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from blztable.arrow.types import is_number, is_text
 from blztable.cli.inference import DOUBLE_LIMIT, MOMENT, NUMBER, Kind, Kinds, float_limit
 
 _TEXTS = Kind.TEXT | MOMENT
-# A text, with the colon behind a key; or a number.
+# More than a table allows, and less than Python's recursion does.
+DEPTH_MAX = 100
+_SLICE_BYTES = 1 << 18
+_TEXT = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+# A text, with the colon behind a key; or a number; or a boolean.
 _TOKEN = re.compile(
-    rb'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?'
-    rb"|(-?(?:NaN|Inf(?:inity)?|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?))(?=[\s,}\]]|$)",
+    rb"(" + _TEXT + rb")(\s*:)?"
+    rb"|(true|false|-?(?:NaN|Inf(?:inity)?|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?))(?=[\s,}\]]|$)",
     re.DOTALL,
 )
-_MIXED = re.compile(
-    r"Column\(/([^/]*)\) changed from (?:number to string|string to number)", re.DOTALL
-)
+_MIXED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)", re.DOTALL)
+# Kinds as Arrow names them, and as the first letter of spelled values.
+_WORDS = {"number": "numbers", "boolean": "booleans", "string": "texts"}
+_WORDS |= {"array": "lists", "object": "objects", "N": "numbers", "B": "booleans", "T": "texts"}
+# Kinds that a column of text can hold.
+_SINGLE = {"numbers", "booleans", "texts"}
 _BLANKS = re.compile("[ \t\r\n]*")
 
 
 # A double holds what was found so far.
 _EXACT = Kind.INTEGER | Kind.NEGATIVE | Kind.REAL | Kind.EXPONENT
-_REMEDY = "make the values alike"
+
+
+class _Mixed(Exception):
+    """A column has values of two kinds; `place` are the names of the column and of fields in it."""
+
+    def __init__(self, here: str, before: str, place: Sequence[str] = ()) -> None:
+        super().__init__(f"{here} here, and {before} before")
+        self.here, self.before, self.place = here, before, place
 
 
 class _IsText(Exception):
@@ -124,11 +141,19 @@ def read(block: bytes, rows: Kinds) -> pa.RecordBatch:
 
     Raises ArrowInvalid. `first_error` returns the row.
     """
-    unparsed: pa.ArrowInvalid | None = None
+    _check_depth(block)
+    try:
+        return _read(block, rows)
+    except _Mixed as error:
+        raise pa.ArrowInvalid(_mixed(error, rows)) from None
+
+
+def _read(block: bytes, rows: Kinds) -> pa.RecordBatch:
+    unparsed: Exception | None = None
     while True:
         try:
             table = _parse(block, _explicit(rows))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, _Mixed) as error:
             unparsed = error
             break
         try:
@@ -138,19 +163,53 @@ def read(block: bytes, rows: Kinds) -> pa.RecordBatch:
         except _NeedsDigits:
             break
     try:
-        return _batch(_parse(_spelled(block), None), rows, is_spelled=True)
-    except pa.ArrowInvalid as error:
-        if unparsed is None:
-            raise
-        remedy = ""
-        if found := _MIXED.search(str(unparsed)):
-            remedy = f"; `--dtype {found[1]}=string` reads both as text"
-        raise pa.ArrowInvalid(f"{unparsed}{remedy}") from error
+        table = _parse(_spelled(block), None)
+    except (pa.ArrowInvalid, _Mixed) as error:
+        raise unparsed or error from None
+    return _batch(table, rows, is_spelled=True)
+
+
+def _mixed(error: _Mixed, rows: Kinds) -> str:
+    name, remedy = error.place[0], "make the values alike"
+    kinds = rows.fields.get(name) or rows.expected.get(name) or Kinds()
+    if len(error.place) == 1 and {error.here, error.before} <= _SINGLE and kinds.fixed is None:
+        remedy = f"`--dtype {name}=string` reads both as text"
+    return f"column {'.'.join(error.place)!r}: {error}; {remedy}"
+
+
+def _check_depth(block: bytes) -> None:
+    """Raise ArrowInvalid for a block with values nested deeper than DEPTH_MAX."""
+    depth = 0
+    data = np.frombuffer(block, np.uint8)
+    for start in range(0, len(data), _SLICE_BYTES):
+        # [ and { differ in one bit, and so do ] and }.
+        some = data[start : start + _SLICE_BYTES] | 0x20
+        opened, closed = _counts(some == ord("{")), _counts(some == ord("}"))
+        # Of 64 bytes, all that open may come before all that close.
+        most = depth + np.cumsum(opened - closed) + closed
+        if most.max() > DEPTH_MAX:
+            break
+        depth = int(most[-1] - closed[-1])
+    else:
+        return
+    plain = np.frombuffer(re.sub(_TEXT, b"", block, flags=re.DOTALL), np.uint8) | 0x20
+    steps = (plain == ord("{")).view(np.int8) - (plain == ord("}")).view(np.int8)
+    deepest = int(np.cumsum(steps, dtype=np.int64).max(initial=0))
+    if deepest > DEPTH_MAX:
+        raise pa.ArrowInvalid(f"nested {deepest:,} deep, and {DEPTH_MAX} is the most; flatten it")
+
+
+def _counts(mask: np.ndarray) -> np.ndarray:
+    """Return how many of each 64 values are true."""
+    bits = np.packbits(mask)
+    words = np.zeros(-(-len(bits) // 8), np.uint64)
+    words.view(np.uint8)[: len(bits)] = bits
+    return np.bitwise_count(words).astype(np.int32)
 
 
 def first_error(block: bytes, read: Callable[[bytes], object]) -> tuple[int, str]:
     """Return the number of the first line that cannot be read, and why."""
-    lines = block.splitlines(keepends=True)
+    lines = [line for line in block.splitlines(keepends=True) if line.strip()]
     good, bad, message = 0, len(lines), ""
     while bad - good > 1 or not message:
         middle = (good + bad + 1) // 2 if message else bad
@@ -190,6 +249,11 @@ def _parse(block: bytes, schema: pa.Schema | None) -> pa.Table:
         )
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"JSON is UTF-8: {error}") from None
+    except pa.ArrowInvalid as error:
+        if found := _MIXED.search(str(error)):
+            place = [name for name in found[1].split("/") if name != "[]"]
+            raise _Mixed(_WORDS[found[3]], _WORDS[found[2]], place) from None
+        raise
 
 
 def _explicit(rows: Kinds) -> pa.Schema:
@@ -210,12 +274,12 @@ def _explicit_type(kinds: Kinds) -> pa.DataType | None:
 
 
 def _spelled(block: bytes) -> bytes:
-    """Return a block with each number as a text, after an N, and a T before each text."""
+    """Return a block of texts: behind an N for each number, a B for a boolean, and else a T."""
 
     def spell(found: re.Match[bytes]) -> bytes:
-        text, colon, number = found.groups()
-        if number:
-            return b'"N' + number + b'"'
+        text, colon, plain = found.groups()
+        if plain:
+            return (b'"B' if plain in (b"true", b"false") else b'"N') + plain + b'"'
         return found[0] if colon else b'"T' + text[1:]
 
     return _TOKEN.sub(spell, block)
@@ -241,6 +305,8 @@ def _fields(
     for name, values in found.items():
         try:
             made[name] = _values(values, kinds.child(name), is_spelled)
+        except _Mixed as error:
+            raise _Mixed(error.here, error.before, [name, *error.place]) from None
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(f"column {name!r}: {error}") from None
     return [
@@ -270,11 +336,10 @@ def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
         items = _values(values.values, kinds.items, is_spelled)
         return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
     if types.is_boolean(type_):
-        if kinds.fixed is None or not types.is_boolean(kinds.fixed):
-            _add(Kind.BOOLEAN, kinds, type_)
-        return values
+        return _booleans(values, kinds)
     if types.is_timestamp(type_):
-        kinds.is_text = True
+        # Beside lists or objects, Arrow would take them for times again and again.
+        _check_texts(kinds)
         raise _IsText
     if not types.is_string(type_):
         return _numbers(values, kinds)
@@ -283,20 +348,39 @@ def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
 
 def _spelled_values(values: pa.Array, kinds: Kinds) -> pa.Array:
     texts = pc.utf8_slice_codeunits(values, 1)
-    is_number = pc.starts_with(values, "N")
-    if kinds.fixed is not None and _is_text(kinds.fixed):
+    if kinds.fixed is not None and is_text(kinds.fixed):
         return texts.cast(kinds.fixed)
-    if not pc.any(is_number).as_py():
+    first, *others = pc.unique(pc.utf8_slice_codeunits(values.drop_null(), 0, 1)).to_pylist() or [
+        "T"
+    ]
+    if others:
+        raise _Mixed(_WORDS[others[0]], _WORDS[first])
+    if first == "B":
+        return _booleans(pc.equal(texts, "true"), kinds)
+    if first == "T":
         return _texts(texts, kinds)
-    _check(kinds, NUMBER, pa.float64(), _is_number)
-    if not pc.all(is_number).as_py():
-        raise pa.ArrowInvalid("numbers and texts")
+    _check(kinds, NUMBER, pa.float64(), _is_numeric)
     return kinds.read(texts, NUMBER)
 
 
-def _texts(texts: pa.Array, kinds: Kinds) -> pa.Array:
-    _check(kinds, _TEXTS, pa.string(), lambda type_: not _is_machine_number(type_))
+def _booleans(values: pa.Array, kinds: Kinds) -> pa.Array:
+    if kinds.fixed is not None and is_text(kinds.fixed):
+        return values.cast(kinds.fixed)
+    _check(kinds, Kind.BOOLEAN, values.type, pa.types.is_boolean)
+    kinds.flags |= Kind.BOOLEAN
+    return values
+
+
+def _check_texts(kinds: Kinds) -> None:
+    def is_right(type_: pa.DataType) -> bool:
+        return not (is_number(type_) or pa.types.is_boolean(type_))
+
+    _check(kinds, _TEXTS, pa.string(), is_right)
     kinds.is_text = True
+
+
+def _texts(texts: pa.Array, kinds: Kinds) -> pa.Array:
+    _check_texts(kinds)
     values = kinds.read(texts, MOMENT)
     if Kind.DATE in kinds.flags:
         # JSON has no dates of its own: they are times, at midnight.
@@ -306,7 +390,7 @@ def _texts(texts: pa.Array, kinds: Kinds) -> pa.Array:
 
 def _numbers(values: pa.Array, kinds: Kinds) -> pa.Array:
     """Return numbers as a type; raise _NeedsDigits if Arrow may have changed one of them."""
-    _check(kinds, NUMBER, values.type, lambda type_: _is_number(type_) or _is_text(type_))
+    _check(kinds, NUMBER, values.type, lambda type_: _is_numeric(type_) or is_text(type_))
     bounds = pc.min_max(values).as_py()
     if bounds["min"] is None:
         return pa.nulls(len(values), kinds.type)
@@ -342,21 +426,18 @@ def _check(
         if not is_right(kinds.fixed):
             raise pa.ArrowInvalid(f"{type_} cannot become {kinds.fixed}")
     elif kinds.flags and (not kinds.flags & group or (group == _TEXTS and kinds.flags & NUMBER)):
-        raise pa.ArrowInvalid(f"{type_} here, and {kinds.type} before; {_REMEDY}")
+        raise _Mixed(_word(type_), _word(kinds.type))
 
 
-def _is_machine_number(type_: pa.DataType) -> bool:
+def _is_numeric(type_: pa.DataType) -> bool:
+    return is_number(type_) or pa.types.is_decimal(type_)
+
+
+def _word(type_: pa.DataType) -> str:
+    """Return what the values of a type are in JSON."""
     types = pa.types
-    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_))
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-    )
+    if types.is_struct(type_) or types.is_list(type_):
+        return "objects" if types.is_struct(type_) else "lists"
+    if types.is_boolean(type_):
+        return "booleans"
+    return "numbers" if _is_numeric(type_) else "texts"

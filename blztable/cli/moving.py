@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import pyarrow as pa
 
 import blztable as blz
+from blztable.arrow.types import is_number
 from blztable.cli import sinks, sources
 from blztable.cli.arguments import UsageError, column_names
 from blztable.cli.looking import show_rows
@@ -159,16 +160,8 @@ def _types_kept(options: Namespace, table: blz.CTable) -> dict[str, pa.DataType]
         column.name: column.type
         for column in table.schema
         # Only numbers can become wider; a column of nulls takes any type.
-        if not (_is_null(column.type) or (options.evolve and _is_number(column.type)))
+        if not (pa.types.is_null(column.type) or (options.evolve and is_number(column.type)))
     }
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
-
-
-def _is_null(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_null(type_))
 
 
 def _to_append_to(options: Namespace) -> blz.CTable | None:

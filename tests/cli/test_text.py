@@ -6,6 +6,7 @@ import math
 import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -540,3 +541,57 @@ def test_a_number_that_would_lose_its_begin_is_text_in_any_row(text):
     kinds = inference.Kinds()
     kinds.read(pa.array(["0", "-0.5", "0e5", None, "0.0"]))
     assert kinds.type == pa.float64()
+
+
+DEEP = 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ' * DEEP + "1" + "}" * DEEP, "nested 20,000 deep"),
+        ('{"a": ' + "[" * DEEP + "]" * DEEP + "}", "nested 20,001 deep"),
+        ('{"a": "[", "b": {"\\"]": ' + "[" * DEEP + "]" * DEEP + "}}", "nested 20,002 deep"),
+        ('{"a": ' * 600 + "1" + "}" * 600, "nested 600 deep"),
+        ('{"a": ' * 101 + "1" + "}" * 101, "nested 101 deep, and 100 is the most"),
+        ('{"a":\n' * DEEP + "1" + "}" * DEEP, ""),
+    ],
+    ids=["objects", "lists", "behind texts", "less deep", "least deep", "over lines"],
+)
+@pytest.mark.parametrize("verb", [["import", "--append"], ["upsert", "--on", "b"]])
+def test_ndjson_that_is_nested_too_deep_is_an_error_with_its_row(run, verb, text, message):
+    blz.to_blz(pa.table({"b": [1]}), "t.blz")
+    Path("x.ndjson").write_text('{"b": 1}\n\n' + text + "\n")
+    said = run(verb[0], "x.ndjson", "t.blz", *verb[1:], "--format", "ndjson", code=1)
+    assert said.startswith(f"blz: x.ndjson: row 2: {message}")
+    assert blz.open("t.blz").version == 1
+
+
+def test_brackets_within_texts_are_no_depth(run):
+    rows = [{"a": '[{\\"[' * 50, "b": [{"c": "]"}]}] * 20
+    run("import", "-", "t.blz", "--format", "ndjson", given="\n".join(map(json.dumps, rows)))
+    assert blz.read_table("t.blz").to_pylist() == rows
+
+
+KINDS = {"numbers": ["1", str(2**70)], "booleans": ["true"], "texts": ['"x"', '"2026-01-01"']}
+KINDS |= {"lists": ["[]", "[1]"], "objects": ["{}", '{"z": "x"}']}
+
+
+@pytest.mark.parametrize(("before", "after"), list(permutations(KINDS, 2)))
+def test_two_kinds_in_a_column_of_ndjson_are_named_with_their_row(run, monkeypatch, before, after):
+    command = ["import", "-", "t.blz", "--replace", "--format", "ndjson"]
+    both = product(KINDS[before], KINDS[after])
+    shapes = {'{"a": %s}': "a", '{"s": {"a": %s}}': "s.a", '{"s": [{"a": %s}]}': "s.a"}
+    for block, (one, other), (shape, place) in product((1 << 20, 20), both, shapes.items()):
+        monkeypatch.setattr(sources, "BLOCK_BYTES", block)
+        values = [one, one, "null", other, other]
+        given = "\n".join(shape % value for value in values)
+        said = run(*command, given=given, code=1)
+        begin = f"blz: standard input: row 4: column '{place}': {after} here, and {before} before; "
+        assert said.startswith(begin)
+        has_remedy = place == "a" and {before, after} <= {"numbers", "booleans", "texts"}
+        assert ("--dtype a=string" in said) == has_remedy
+        if has_remedy:
+            run(*command, "--dtype", "a=string", given=given)
+            found = blz.read_table("t.blz")["a"].to_pylist()
+            assert found == [None if one == "null" else one.strip('"') for one in values]

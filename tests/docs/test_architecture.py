@@ -75,7 +75,7 @@ MAY_IMPORT = {
         *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "storage"),
         *("table", "version", "writing"),
     },
-    "cli": {"errors", "face", "api", "ownership", "version"},
+    "cli": {"arrow", "errors", "face", "api", "ownership", "version"},
     "__main__": {"cli"},
     "integrations": {"errors", "face", "api"},
 }
