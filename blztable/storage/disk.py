@@ -69,9 +69,12 @@ class Disk:
                 views[first] = views[first][written:]
 
     def check_room(self, dir_fd: int, nbytes: int) -> None:
-        """Raise OSError if the file system of a directory has no room for so many bytes."""
+        """Raise OSError if the file system of a directory has no room for so many bytes.
+
+        Some file systems do not tell their size: they state that they have no blocks at all.
+        """
         status = os.fstatvfs(dir_fd)
-        if nbytes > status.f_bavail * status.f_frsize:
+        if status.f_blocks and nbytes > status.f_bavail * status.f_frsize:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def truncate(self, fd: int, size: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from blztable.errors import BusyError, StorageError
+from blztable.errors import BlzError, StorageError
 from blztable.storage.beside import name_beside, remove_leftovers
 from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
 from blztable.storage.disk import REAL_DISK, Disk
@@ -37,7 +37,7 @@ class Medium(Protocol):
         """Return the file as it is now, with its present size; None if there is none."""
 
     def rest(self) -> Lock | None:
-        """Keep writers away until the lock is closed; None if one is at work."""
+        """Keep writers away until the lock is closed; None if one may be at work."""
 
     def lock(self, timeout: float) -> Lock:
         """Let nobody else write; BusyError after `timeout` seconds."""
@@ -119,13 +119,13 @@ class GrowingFile:
         return reader
 
     def rest(self) -> Lock | None:
-        """Return a shared lock of the file; None if a writer has it locked."""
+        """Return a shared lock of the file; None if a writer has it, or if it cannot be locked."""
         try:
             with self._open_folder() as folder:
                 return lock_at(
                     *(self._base, folder.fd, self._path), shared=True, timeout=0, inherited=False
                 )
-        except (BusyError, KeyNotFound):
+        except (BlzError, KeyNotFound):
             return None
 
     def lock(self, timeout: float) -> Lock:
