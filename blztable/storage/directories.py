@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from blztable.errors import BlzError, StorageError
 from blztable.ownership import shared_by
-from blztable.storage.descriptors import DirectoryInUse, OpenDirectory
+from blztable.storage.descriptors import Descriptor, DirectoryInUse
 from blztable.storage.disk import Disk
 from blztable.storage.opening import failures, open_directory
 from blztable.storage.store import KeyNotFound, KeyTaken
@@ -26,15 +26,15 @@ class Directories:
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
-        self._kept: dict[str, OpenDirectory] = {}
+        self._kept: dict[str, Descriptor] = {}
 
     def open(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
         """Open a directory (() is the root); with `make`, create missing levels."""
         directory = DirectoryInUse(self._keep("".join(parts[:1]), make=make))
         for depth in range(1, len(parts)):
             with directory:
-                fd = self._open_level(parts[: depth + 1], directory.fd, make=make)
-            directory = DirectoryInUse(OpenDirectory(fd))
+                level = self._open_level(parts[: depth + 1], directory.fd, make=make)
+            directory = DirectoryInUse(level)
         return directory
 
     def where(self, key: str) -> str:
@@ -50,32 +50,32 @@ class Directories:
                 return
             # If it cannot be opened, the call that uses it raises the error.
             with suppress(BlzError, KeyNotFound):
-                directory = OpenDirectory(open_directory(name, dir_fd, self.where(key)))
+                directory = open_directory(name, dir_fd, self.where(key))
                 self._disk.share(directory.fd, model)
 
     def close(self) -> None:
         """Drop the descriptors; a later call opens them again."""
         self._kept.clear()
 
-    def _keep(self, level: str, *, make: bool = False) -> OpenDirectory:
+    def _keep(self, level: str, *, make: bool = False) -> Descriptor:
         """Return the root ("") or a level right below it, opened once."""
         kept = self._kept.get(level)
         if kept is not None:
             return kept
         if level:
             root = self._keep("", make=make)
-            fd = self._open_level([level], root.fd, make=make)
+            directory = self._open_level([level], root.fd, make=make)
         else:
             try:
-                fd = open_directory(self._path, None, self._path)
+                directory = open_directory(self._path, None, self._path)
             except KeyNotFound:
                 if make:
                     raise StorageError(errno.ENOENT, "no such directory", self._path) from None
                 raise
         # If several threads open it, one wins. A lock could be held for ever in a forked child.
-        return self._kept.setdefault(level, OpenDirectory(fd))
+        return self._kept.setdefault(level, directory)
 
-    def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> int:
+    def _open_level(self, parts: Sequence[str], dir_fd: int, *, make: bool) -> Descriptor:
         key = "/".join(parts)
         try:
             return open_directory(parts[-1], dir_fd, self.where(key))

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from blztable.ownership import share
-from blztable.storage.descriptors import above_standard
+from blztable.storage.descriptors import Descriptor, opened
 from blztable.storage.store import Buffer
 
 if sys.platform == "darwin":
@@ -44,9 +44,9 @@ class Disk:
         """Make an empty directory; FileExistsError if the name is taken."""
         os.mkdir(name, dir_fd=dir_fd)
 
-    def create(self, name: str, dir_fd: int) -> int:
+    def create(self, name: str, dir_fd: int) -> Descriptor:
         """Make an empty file and open it for writing; FileExistsError if the name is taken."""
-        return above_standard(os.open(name, _NEW_FILE, 0o666, dir_fd=dir_fd))
+        return opened(name, _NEW_FILE, dir_fd=dir_fd, mode=0o666)
 
     def share(self, fd: int, model: os.stat_result) -> None:
         """Give a new file or directory the owner and the permissions of a model."""
@@ -69,18 +69,21 @@ class Disk:
                 views[first] = views[first][written:]
 
     def check_room(self, dir_fd: int, nbytes: int) -> None:
-        """Raise OSError if the file system of a directory has no room for so many bytes."""
+        """Raise OSError if the file system of a directory has no room for so many bytes.
+
+        Some file systems do not tell their size: they state that they have no blocks at all.
+        """
         status = os.fstatvfs(dir_fd)
-        if nbytes > status.f_bavail * status.f_frsize:
+        if status.f_blocks and nbytes > status.f_bavail * status.f_frsize:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def truncate(self, fd: int, size: int) -> None:
         """Remove the bytes of the file from this position on."""
         os.ftruncate(fd, size)
 
-    def close(self, fd: int) -> None:
+    def close(self, file: Descriptor) -> None:
         """Close a file after writes; network file systems and quotas report failures only here."""
-        os.close(fd)
+        file.close_written()
 
     def sync_file(self, fd: int) -> None:
         """Flush the content of a file."""

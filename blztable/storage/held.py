@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Condition, RLock
 from weakref import WeakSet
 
@@ -16,28 +16,27 @@ from blztable.closing import Closing
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Holder:
-    """Who holds the locks of one value: a number of sharers, or one alone."""
+    """The locks of one value: of sharers, or of one alone.
 
-    shared: int = 0
-    exclusive: bool = False
+    Each lock is an object in a set, not a count: taking one twice or releasing it twice is harmless
+    to the others, whenever the exception of a signal handler comes.
+    """
+
+    locks: set[object] = field(default_factory=set)
+    is_shared: bool = False
 
     def admits(self, *, shared: bool) -> bool:
         """True if a lock can be taken now."""
-        return not self.exclusive and (shared or not self.shared)
+        return not self.locks or (shared and self.is_shared)
 
-    def take(self, *, shared: bool) -> None:
-        """Count a lock that was admitted."""
-        if shared:
-            self.shared += 1
-        else:
-            self.exclusive = True
+    def take(self, lock: object, *, shared: bool) -> None:
+        """Add a lock that was admitted."""
+        self.is_shared = shared
+        self.locks.add(lock)
 
-    def leave(self, *, shared: bool) -> None:
+    def leave(self, lock: object) -> None:
         """Release a lock."""
-        if shared:
-            self.shared -= 1
-        else:
-            self.exclusive = False
+        self.locks.discard(lock)
 
 
 class HeldLock(Closing):
@@ -55,12 +54,11 @@ class HeldLock(Closing):
         `changed` returns the condition of the store in this process: the one of the parent may be
         held for ever in a child made by fork, because the thread that held it is not in the child.
         """
-        self._holder: Holder | None = None
-        self._shared = shared
+        self._holder: Holder | None = holder
+        self._lock = object()
         self._changed = changed
         self._then = then or _nothing
-        holder.take(shared=shared)
-        self._holder = holder
+        holder.take(self._lock, shared=shared)
 
     def close(self) -> None:
         """Release the lock; closing twice is harmless."""
@@ -71,7 +69,7 @@ class HeldLock(Closing):
             # What the call refers to is kept as long as the lock.
             then, self._then = self._then, _nothing
             try:
-                holder.leave(shared=self._shared)
+                holder.leave(self._lock)
                 changed.notify_all()
             finally:
                 then()

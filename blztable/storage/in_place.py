@@ -23,7 +23,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.storage.beside import name_beside, remove_leftovers
-from blztable.storage.descriptors import OpenDirectory, above_standard
+from blztable.storage.descriptors import Descriptor, opened
 from blztable.storage.disk import REAL_DISK
 from blztable.storage.file_objects import reading, writing
 from blztable.storage.locks import LocalLock, lock_at
@@ -124,10 +124,10 @@ class LocalFile(InPlaceFile):
         self.name = os.path.realpath(path)
         parent, name = os.path.split(self.name)
         try:
-            self._parent = OpenDirectory(open_directory(parent, None, parent))
+            self._parent = open_directory(parent, None, parent)
             if mode == CREATE:
                 with failures("creating", name, self.name):
-                    os.close(REAL_DISK.create(name, self._parent.fd))
+                    REAL_DISK.close(REAL_DISK.create(name, self._parent.fd))
             self._lock: LocalLock = lock_at(
                 name,
                 self._parent.fd,
@@ -142,10 +142,10 @@ class LocalFile(InPlaceFile):
             raise TableExistsError(f"{self.name} exists; an array never replaces a file") from None
         self._reader = open_file(name, self._parent.fd, self.name)
         self._size = self._reader.size
-        self._fd = -1
+        self._writer: Descriptor | None = None
         if mode != READ:
             try:
-                self._fd = above_standard(os.open(name, _WRITABLE, dir_fd=self._parent.fd))
+                self._writer = opened(name, _WRITABLE, dir_fd=self._parent.fd)
             except OSError as error:
                 self.close()
                 raise unwritable(error, "opening", self.name) from error
@@ -169,12 +169,11 @@ class LocalFile(InPlaceFile):
 
     def write(self, at: int, data: Buffer) -> None:
         """Write bytes at a position."""
-        if self._fd < 0:
-            super().write(at, data)
+        fd = self._written().fd
         view = memoryview(data).cast("B")
         with failures("writing", "", self.name):
             while view:
-                count = os.pwrite(self._fd, view, at)
+                count = os.pwrite(fd, view, at)
                 if not count:
                     raise StorageError(f"{self.name}: the system wrote 0 bytes")
                 view, at = view[count:], at + count
@@ -182,17 +181,16 @@ class LocalFile(InPlaceFile):
 
     def truncate(self, size: int) -> None:
         """Cut the file."""
-        if self._fd < 0:
-            super().truncate(size)
+        fd = self._written().fd
         with failures("cutting", "", self.name):
-            os.ftruncate(self._fd, size)
+            os.ftruncate(fd, size)
         self._size = size
 
     def flush(self) -> None:
         """Make everything written until now durable."""
-        if self._fd >= 0:
+        if self._writer is not None:
             with failures("flushing", "", self.name):
-                REAL_DISK.sync_file(self._fd)
+                REAL_DISK.sync_file(self._writer.fd)
 
     def flush_name(self) -> None:
         """Make the name of a new file durable."""
@@ -204,7 +202,7 @@ class LocalFile(InPlaceFile):
         self.check_place()
         parent = os.path.dirname(self.name)
         new = LocalFile(os.path.join(parent, name_beside(os.path.basename(self.name))), CREATE)
-        REAL_DISK.share(new._fd, os.fstat(self._fd))
+        REAL_DISK.share(new._written().fd, os.fstat(self._written().fd))
         new._temporary = os.path.basename(new.name)
         return new
 
@@ -215,9 +213,17 @@ class LocalFile(InPlaceFile):
                 f"{self.name}: the array was removed, or replaced by another file; open it again"
             )
 
+    def _written(self) -> Descriptor:
+        """Return the file for writing."""
+        if self._writer is None:
+            raise ReadOnlyError(f"{self.name} was opened for reading")
+        return self._writer
+
     def _is_at(self, path: str) -> bool:
         """True if a path leads to the file that is locked, read and written."""
-        fds = [self._lock.fileno(), self._reader.fileno(), *([self._fd] if self._fd >= 0 else [])]
+        fds = [self._lock.fileno(), self._reader.fileno()]
+        if self._writer is not None:
+            fds.append(self._writer.fd)
         try:
             found = os.stat(path, follow_symlinks=False)
             return all(os.path.samestat(found, os.fstat(fd)) for fd in fds)
@@ -235,7 +241,7 @@ class LocalFile(InPlaceFile):
         with failures("renaming", "", self.name):
             REAL_DISK.rename(new._temporary, os.path.basename(self.name), self._parent.fd)
         new._temporary = None
-        for slot in ("_reader", "_size", "_fd", "_lock"):
+        for slot in ("_reader", "_size", "_writer", "_lock"):
             mine, others = getattr(self, slot), getattr(new, slot)
             setattr(self, slot, others)
             setattr(new, slot, mine)
@@ -252,20 +258,14 @@ class LocalFile(InPlaceFile):
 
     def close(self) -> None:
         """Close the file and release its lock."""
-        fd, self._fd = self._fd, -1
+        writer, self._writer = self._writer, None
         self._reader.close()
         try:
-            if fd >= 0:
+            if writer is not None:
                 with failures("closing", "", self.name):
-                    REAL_DISK.close(fd)
+                    REAL_DISK.close(writer)
         finally:
             self._lock.close()
-
-    def __del__(self) -> None:
-        # The attribute is missing if the file could not be opened.
-        if getattr(self, "_fd", -1) >= 0:
-            with suppress(BlzError):
-                self.close()
 
 
 class ObjectFile(InPlaceFile):

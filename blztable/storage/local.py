@@ -23,7 +23,7 @@ from itertools import groupby
 
 from blztable.errors import StorageError
 from blztable.interrupts import DeferInterrupt
-from blztable.storage.descriptors import close_unwritten
+from blztable.storage.descriptors import opened
 from blztable.storage.directories import Directories, parts_of
 from blztable.storage.disk import REAL_DISK, Disk
 from blztable.storage.locks import LocalLock, holders_of, lock_at
@@ -238,11 +238,8 @@ class LocalStore:
         self.close()
         if self._made_root:
             parent, name = os.path.split(self._path)
-            fd = open_directory(parent, None, parent)
-            try:
-                self._remove("", name, fd)
-            finally:
-                os.close(fd)
+            with open_directory(parent, None, parent) as directory:
+                self._remove("", name, directory.fd)
 
     def close(self) -> None:
         """Close the descriptors; a later call opens them again."""
@@ -258,7 +255,7 @@ class LocalStore:
         """Create a missing root; return True if this call created it."""
         parent, name = os.path.split(self._path)
         try:
-            fd = os.open(parent, DIRECTORY)
+            directory = opened(parent, DIRECTORY)
         except FileNotFoundError:
             reason = "no such directory; create it, or choose another path"
             raise StorageError(errno.ENOENT, reason, parent) from None
@@ -268,15 +265,13 @@ class LocalStore:
                 return False
             raise unwritable(error, "creating", self._path) from error
         is_new = False
-        try:
+        with directory:
             with suppress(KeyTaken), self._failures("creating", ""):
-                self._disk.mkdir(name or ".", fd)
+                self._disk.mkdir(name or ".", directory.fd)
                 is_new = self._made_root = True
             if durable:
                 with self._failures("flushing", ""):
-                    self._disk.sync_directory(fd)
-        finally:
-            close_unwritten(fd)
+                    self._disk.sync_directory(directory.fd)
         return is_new
 
     @contextmanager
@@ -291,15 +286,15 @@ class LocalStore:
 
     def _write(self, name: str, buffers: Sequence[Buffer], dir_fd: int, *, durable: bool) -> None:
         """Create a file with these bytes; remove it if that fails."""
-        fd = self._disk.create(name, dir_fd)
+        file = self._disk.create(name, dir_fd)
         try:
             try:
-                self._disk.share(fd, os.fstat(dir_fd))
-                self._disk.write(fd, buffers)
+                self._disk.share(file.fd, os.fstat(dir_fd))
+                self._disk.write(file.fd, buffers)
                 if durable:
-                    self._disk.sync_file(fd)
+                    self._disk.sync_file(file.fd)
             finally:
-                self._disk.close(fd)
+                self._disk.close(file)
         except BaseException:
             self._discard(name, dir_fd)
             raise
@@ -317,15 +312,14 @@ class LocalStore:
         try:
             with self._directories.open(parts_of(prefix)) as directory:
                 # Use a new descriptor: two listings of one descriptor would share their position.
-                fd = open_directory(".", directory.fd, self._where(prefix))
+                listed = open_directory(".", directory.fd, self._where(prefix))
         except KeyNotFound:
             return []
-        try:
-            return os.listdir(fd)
-        except OSError as error:
-            raise unreadable(error, self._where(prefix)) from error
-        finally:
-            close_unwritten(fd)
+        with listed:
+            try:
+                return os.listdir(listed.fd)
+            except OSError as error:
+                raise unreadable(error, self._where(prefix)) from error
 
     def _remove(self, key: str, name: str, dir_fd: int) -> None:
         try:

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from blztable import interrupts
 from blztable.closing import Closing
 from blztable.errors import BusyError, ReadOnlyError, StorageError
+from blztable.storage.descriptors import Descriptor
 from blztable.storage.opening import open_lockable, unreadable
 
 if sys.platform != "win32":
@@ -41,8 +42,8 @@ def lock_at(
     deadline = time.monotonic() + timeout
     sleep = SLEEP_FIRST
     while True:
-        fd = open_lockable(name, dir_fd, where, for_writing=not shared)
-        lock = LocalLock(fd, shared=shared, inherited=inherited)
+        file = open_lockable(name, dir_fd, where, for_writing=not shared)
+        lock = LocalLock(file, shared=shared, inherited=inherited)
         try:
             if lock.acquire(where) and lock.is_on(name, dir_fd, where):
                 return lock
@@ -78,11 +79,8 @@ def holders_of(name: str, dir_fd: int) -> list[int]:
 class LocalLock(Closing):
     """A lock, held from `acquire` until it is closed or collected."""
 
-    def __init__(self, fd: int, *, shared: bool, inherited: bool) -> None:
-        # An iterator closes the descriptor exactly once, also if an interrupt comes. A descriptor
-        # that is never closed would stay locked until the process ends.
-        self._closing = map(os.close, (fd,))
-        self._fd = fd
+    def __init__(self, file: Descriptor, *, shared: bool, inherited: bool) -> None:
+        self._file = file
         self._shared = shared
         if not inherited:
             _not_inherited.add(self)
@@ -91,7 +89,7 @@ class LocalLock(Closing):
         """Take the lock; return False if another process or thread holds it."""
         kind = fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+            fcntl.flock(self._file.fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -110,25 +108,17 @@ class LocalLock(Closing):
         """True if `name` is still the name of the locked file."""
         try:
             status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            return os.path.samestat(status, os.fstat(self._fd))
+            return os.path.samestat(status, os.fstat(self._file.fd))
         except OSError as error:
             raise unreadable(error, where) from error
 
     def fileno(self) -> int:
         """The descriptor of the locked file."""
-        return self._fd
+        return self._file.fd
 
     def close(self) -> None:
         """Release the lock; closing twice is harmless."""
-        self._fd = -1
-        # The kernel closes it even if it reports an error, and no written data can be lost.
-        with suppress(OSError):
-            next(self._closing, None)
-
-    def __del__(self) -> None:
-        # The attribute is missing if an interrupt came before it was set.
-        if hasattr(self, "_closing"):
-            self.close()
+        self._file.close()
 
 
 _not_inherited: WeakSet[LocalLock] = WeakSet()

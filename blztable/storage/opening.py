@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from blztable.closing import Closing
 from blztable.errors import AccessError, BlzError, CorruptError, ReadOnlyError, StorageError
-from blztable.storage.descriptors import above_standard, close_unwritten
+from blztable.storage.descriptors import Descriptor, opened
 from blztable.storage.store import KeyNotFound, KeyTaken
 
 _COMMON = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -36,10 +36,10 @@ _KINDS = {
 }
 
 
-def open_directory(name: str, dir_fd: int | None, where: str) -> int:
+def open_directory(name: str, dir_fd: int | None, where: str) -> Descriptor:
     """Open the directory `name`; a symbolic link is not followed."""
     try:
-        return os.open(name, DIRECTORY, dir_fd=dir_fd)
+        return opened(name, DIRECTORY, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a directory", name, dir_fd, where) from error
@@ -58,80 +58,80 @@ def first_bytes(path: str, length: int) -> bytes:
 def open_file(name: str, dir_fd: int | None, where: str) -> "LocalReader":
     """Open the regular file `name`; a symbolic link is not followed."""
     try:
-        fd = os.open(name, ANYTHING, dir_fd=dir_fd)
+        file = opened(name, ANYTHING, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a regular file", name, dir_fd, where) from error
         raise unreadable(error, where) from error
-    status = _status(fd, where)
+    status = _status(file, where)
     if not stat.S_ISREG(status.st_mode):
-        close_unwritten(fd)
+        file.close()
         raise CorruptError(f"{where}: expected a regular file, found {_kind(status)}")
-    return LocalReader(fd, status.st_size, where)
+    return LocalReader(file, status.st_size, where)
 
 
-def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> int:
+def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> Descriptor:
     """Open the regular file or directory `name`, to lock it.
 
     With `for_writing`, a file is opened for writing if this process may write it.
     """
     try:
-        fd = _open_writable(name, dir_fd) if for_writing else None
-        if fd is None:
-            fd = os.open(name, ANYTHING, dir_fd=dir_fd)
+        file = _open_writable(name, dir_fd) if for_writing else None
+        if file is None:
+            file = opened(name, ANYTHING, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _WRONG_KIND:
             raise _wrong_kind("a file or directory", name, dir_fd, where) from error
         raise unreadable(error, where) from error
-    status = _status(fd, where)
+    status = _status(file, where)
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        close_unwritten(fd)
+        file.close()
         raise CorruptError(f"{where}: expected a file or directory, found {_kind(status)}")
-    return fd
+    return file
 
 
-def open_to_append(name: str, dir_fd: int, where: str) -> int:
+def open_to_append(name: str, dir_fd: int, where: str) -> Descriptor:
     """Open the regular file `name` for reading, and for writing at its end."""
     flags = ANYTHING | os.O_RDWR | os.O_APPEND
     try:
-        fd = above_standard(os.open(name, flags, dir_fd=dir_fd))
+        file = opened(name, flags, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _WRONG_KIND | {errno.EISDIR}:
             raise _wrong_kind("a regular file", name, dir_fd, where) from error
         raise unwritable(error, "opening", where) from error
-    status = _status(fd, where)
+    status = _status(file, where)
     if not stat.S_ISREG(status.st_mode):
-        close_unwritten(fd)
+        file.close()
         raise CorruptError(f"{where}: expected a regular file, found {_kind(status)}")
-    return fd
+    return file
 
 
-def _open_writable(name: str, dir_fd: int) -> int | None:
+def _open_writable(name: str, dir_fd: int) -> Descriptor | None:
     """Open `name` for reading and writing; None if it is a directory or not writable."""
     try:
-        return above_standard(os.open(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd))
+        return opened(name, ANYTHING | os.O_RDWR, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _NOT_WRITABLE:
             return None
         raise
 
 
-def _status(fd: int, where: str) -> os.stat_result:
+def _status(file: Descriptor, where: str) -> os.stat_result:
     """Return the status of the open file; by now its name may be that of another file."""
     try:
-        return os.fstat(fd)
+        return os.fstat(file.fd)
     except OSError as error:
-        close_unwritten(fd)
+        file.close()
         raise unreadable(error, where) from error
 
 
 class LocalReader(Closing):
     """An open file; several threads may read ranges of it at once."""
 
-    __slots__ = ("_fd", "_where", "size")
+    __slots__ = ("_file", "_where", "size")
 
-    def __init__(self, fd: int, size: int, where: str) -> None:
-        self._fd = fd
+    def __init__(self, file: Descriptor, size: int, where: str) -> None:
+        self._file = file
         self.size = size
         self._where = where
 
@@ -142,9 +142,9 @@ class LocalReader(Closing):
         # Limit the length to the file: a damaged length must not allocate memory.
         length = min(length, max(self.size - offset, 0))
         try:
-            data = os.pread(self._fd, length, offset)
+            data = os.pread(self._file.fd, length, offset)
             while 0 < len(data) < length:
-                more = os.pread(self._fd, length - len(data), offset + len(data))
+                more = os.pread(self._file.fd, length - len(data), offset + len(data))
                 if not more:
                     break
                 data += more
@@ -159,7 +159,7 @@ class LocalReader(Closing):
         filled = 0
         try:
             while filled < len(view):
-                count = _pread_into(self._fd, view[filled:], offset + filled)
+                count = _pread_into(self._file.fd, view[filled:], offset + filled)
                 if count == 0:
                     break
                 filled += count
@@ -169,24 +169,16 @@ class LocalReader(Closing):
 
     def fileno(self) -> int:
         """The descriptor, for a flush."""
-        return self._fd
+        return self._file.fd
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
-        # After the close another file may get this number, so clear it first.
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            close_unwritten(fd)
+        self._file.close()
 
     def _unreadable(self, error: OSError) -> Exception:
-        if self._fd < 0:
+        if self._file.fd < 0:
             return StorageError(f"{self._where}: the value was closed; open it again")
         return unreadable(error, self._where)
-
-    def __del__(self) -> None:
-        # The attribute is missing if an interrupt came before it was set.
-        if hasattr(self, "_fd"):
-            self.close()
 
 
 def unreadable(error: OSError, where: str) -> Exception:

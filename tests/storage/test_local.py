@@ -665,7 +665,7 @@ def test_an_exclusive_lock_of_a_file_is_on_a_descriptor_open_for_writing(store, 
 
 def test_a_shared_lock_is_on_a_descriptor_open_for_reading(store):
     with store.lock("meta/lock", shared=True, timeout=0) as lock:
-        assert fcntl.fcntl(lock._fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        assert fcntl.fcntl(lock.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
@@ -935,7 +935,7 @@ store.put_new("data/col5/__1__.bin", [b"content"])
 store.publish("meta/manifest/1", b"manifest", durable=True)
 store.put("meta/sizes", b"sizes")
 locks = [store.lock(key, shared=False, timeout=0) for key in ("meta/lock", "meta/manifest/1")]
-written = [os.get_inheritable(lock._fd) or lock._fd for lock in locks]
+written = [os.get_inheritable(lock.fileno()) or lock.fileno() for lock in locks]
 os.write(told, repr(written).encode())
 """
 
@@ -1028,7 +1028,8 @@ def test_threads_that_come_first_together_open_each_level_once(root, store):
 
 def test_descriptors_are_not_inherited_by_programs(store):
     with store.open(KEY), store.lock("meta/lock", shared=True, timeout=0) as lock:
-        for fd in [*(directory.fd for directory in store._directories._kept.values()), lock._fd]:
+        kept = [directory.fd for directory in store._directories._kept.values()]
+        for fd in [*kept, lock.fileno()]:
             assert not os.get_inheritable(fd)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from blztable.errors import BusyError, StorageError
+from blztable.errors import BlzError, StorageError
 from blztable.storage.beside import name_beside, remove_leftovers
-from blztable.storage.descriptors import DirectoryInUse, OpenDirectory, close_unwritten
+from blztable.storage.descriptors import Descriptor
 from blztable.storage.disk import REAL_DISK, Disk
 from blztable.storage.locks import lock_at
 from blztable.storage.opening import (
@@ -37,7 +37,7 @@ class Medium(Protocol):
         """Return the file as it is now, with its present size; None if there is none."""
 
     def rest(self) -> Lock | None:
-        """Keep writers away until the lock is closed; None if one is at work."""
+        """Keep writers away until the lock is closed; None if one may be at work."""
 
     def lock(self, timeout: float) -> Lock:
         """Let nobody else write; BusyError after `timeout` seconds."""
@@ -91,7 +91,7 @@ class GrowingFile:
         self._folder, self._base = os.path.split(self._path)
         self._disk = disk
         self._reader: LocalReader | None = None
-        self._fd: int | None = None
+        self._writer: Descriptor | None = None
 
     @property
     def name(self) -> str:
@@ -119,13 +119,13 @@ class GrowingFile:
         return reader
 
     def rest(self) -> Lock | None:
-        """Return a shared lock of the file; None if a writer has it locked."""
+        """Return a shared lock of the file; None if a writer has it, or if it cannot be locked."""
         try:
             with self._open_folder() as folder:
                 return lock_at(
                     *(self._base, folder.fd, self._path), shared=True, timeout=0, inherited=False
                 )
-        except (BusyError, KeyNotFound):
+        except (BlzError, KeyNotFound):
             return None
 
     def lock(self, timeout: float) -> Lock:
@@ -136,7 +136,7 @@ class GrowingFile:
             )
             try:
                 self._close_writer()
-                self._fd = open_to_append(self._base, folder.fd, self._path)
+                self._writer = open_to_append(self._base, folder.fd, self._path)
             except BaseException:
                 lock.close()
                 raise
@@ -147,10 +147,9 @@ class GrowingFile:
         with self._open_folder() as folder:
             try:
                 with failures("creating", "", self._path):
-                    fd = self._disk.create(self._base, folder.fd)
+                    self._disk.create(self._base, folder.fd).close()
             except KeyTaken:
                 return False
-            close_unwritten(fd)
         return True
 
     def sync_name(self) -> None:
@@ -196,20 +195,20 @@ class GrowingFile:
             lock = None
             try:
                 with failures("writing", "", self._path):
-                    fd = self._disk.create(name, folder.fd)
+                    file = self._disk.create(name, folder.fd)
                     try:
-                        self._disk.share(fd, os.stat(self._path))
-                        write(lambda buffers: self._disk.write(fd, buffers))
-                        self._disk.sync_file(fd)
+                        self._disk.share(file.fd, os.stat(self._path))
+                        write(lambda buffers: self._disk.write(file.fd, buffers))
+                        self._disk.sync_file(file.fd)
                     finally:
-                        self._disk.close(fd)
+                        self._disk.close(file)
                     lock = lock_at(
                         name, folder.fd, self._path, shared=False, timeout=0, inherited=False
                     )
                     self._disk.rename(name, self._base, folder.fd)
                     self._disk.sync_directory(folder.fd)
                 self._close_writer()
-                self._fd = open_to_append(self._base, folder.fd, self._path)
+                self._writer = open_to_append(self._base, folder.fd, self._path)
             except BaseException:
                 with suppress(OSError):
                     self._disk.unlink(name, folder.fd)
@@ -236,9 +235,9 @@ class GrowingFile:
         """Drop the descriptor for reading; readers that use it stay open."""
         self._reader = None
 
-    def _open_folder(self) -> DirectoryInUse:
+    def _open_folder(self) -> Descriptor:
         try:
-            return DirectoryInUse(OpenDirectory(open_directory(self._folder, None, self._folder)))
+            return open_directory(self._folder, None, self._folder)
         except KeyNotFound:
             reason = "no such directory; create it, or choose another path"
             raise StorageError(errno.ENOENT, reason, self._folder) from None
@@ -250,15 +249,11 @@ class GrowingFile:
 
     def _locked(self) -> int:
         """Return the descriptor for writing; it is closed first if all is collected at once."""
-        if self._fd is None:
+        if self._writer is None:
             raise StorageError(f"{self._path}: the file is not locked any more")
-        return self._fd
+        return self._writer.fd
 
     def _close_writer(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            close_unwritten(fd)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_fd"):
-            self._close_writer()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

@@ -245,7 +245,8 @@ class OneFileStore:
         """Lock the value or prefix under `key`; BusyError after `timeout` seconds."""
         del inherited  # A lock belongs to one process; a child made by fork holds none.
         deadline = time.monotonic() + timeout
-        with self._changed, self._unused():
+        user = object()
+        with self._changed, self._unused(user):
             while True:
                 commit, place = self._lockable(key)
                 is_pin = place is not None and place.length > 0
@@ -267,9 +268,10 @@ class OneFileStore:
                 return HeldLock(holder, shared, self._condition, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
-            # Counted behind it: the exception of a signal handler may come in between.
-            lock = HeldLock(holder, shared, self._condition, partial(self._leave, writing))
-            writing.locks += 1
+            # Its release takes out this user alone, also if the exception of a signal handler comes
+            # before the user is added.
+            lock = HeldLock(holder, shared, self._condition, partial(self._leave, writing, user))
+            writing.users.add(user)
             return lock
 
     def _condition(self) -> Condition:
@@ -381,7 +383,8 @@ class OneFileStore:
         commit = self._seen.newest if self._writing is None else self._writing.commit
         place = listing.find(key)
         if place is None and not listing.has_prefix(key):
-            if key in self._holders and self._holders[key].shared:
+            holder = self._holders.get(key)
+            if holder is not None and holder.locks and holder.is_shared:
                 return self._find(key)
             listing.check_above(self.name, key)
             raise KeyNotFound(key)
@@ -411,20 +414,20 @@ class OneFileStore:
         return True
 
     @contextmanager
-    def _unused(self) -> Iterator[None]:
-        """Release the lock of the file after an exception, if nobody has begun to use it."""
+    def _unused(self, user: object) -> Iterator[None]:
+        """After an exception, release the lock of the file if nobody but `user` uses it."""
         try:
             yield
         except BaseException:
-            writing = self._writing
-            if writing is not None and not writing.locks:
-                self._end(writing)
+            if self._writing is not None:
+                self._leave(self._writing, user)
             raise
 
     @contextmanager
     def _change(self) -> Iterator["Writing"]:
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
-        with self._changed, self._unused():
+        user = object()
+        with self._changed, self._unused(user):
             deadline = time.monotonic() + LOCK_SECONDS
             while not self._may_write(remaining := deadline - time.monotonic()):
                 if remaining <= 0:
@@ -434,22 +437,19 @@ class OneFileStore:
                 interrupts.raise_pending()
             writing = self._writing
             assert writing is not None
-            writing.locks += 1
-            try:
-                yield writing
-                if writing.locks == 1:
-                    writing.publish_names()
-                    self._seen.newest = writing.commit
-            finally:
-                self._leave(writing)
+            writing.users.add(user)
+            yield writing
+            if len(writing.users) == 1:
+                writing.publish_names()
+                self._seen.newest = writing.commit
+            self._leave(writing, user)
 
-    def _leave(self, writing: "Writing") -> None:
-        """Count a lock that was released; the last one ends the writing."""
+    def _leave(self, writing: "Writing", user: object) -> None:
+        """Take out a user; the last one ends the writing."""
         with self._changed:
-            writing.locks = max(writing.locks - 1, 0)
-            if writing.locks or self._writing is not writing:
-                return
-            self._end(writing)
+            writing.users.discard(user)
+            if not writing.users and self._writing is writing:
+                self._end(writing)
 
     def _end(self, writing: "Writing") -> None:
         """End a writing. What fails behind its commit is told later, and done by a later writer."""

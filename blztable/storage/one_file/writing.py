@@ -57,15 +57,15 @@ class Writing:
         The newest commit.
     listing : Listing
         Its names, with those that were added and without those that were removed.
-    locks : int
-        The number of locks of writers that are held.
+    users : set of object
+        One for each lock of a writer that is held, and for each change that is made.
     """
 
     def __init__(self, medium: Medium, lock: Lock, commit: Commit) -> None:
         self._medium = medium
         self.lock = lock
         self._see(commit)
-        self.locks = 0
+        self.users: set[object] = set()
         # The bytes before this position are durable; what others wrote may not be.
         self._flushed = 0
         # True after a flush that failed, or a write whose bytes could not be removed.

@@ -15,6 +15,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.disk import Disk
+from blztable.storage.held import HeldLock, Holder
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file import store as one_file
 from blztable.storage.one_file.identity import Identity
@@ -132,6 +133,34 @@ def test_beginning_to_write_fails_after_the_file_was_locked(path, monkeypatch, e
             assert is_free(path)
         table.append({"n": [3]})
     assert blz.read_table(path)["n"].to_pylist() == [1, 3]
+
+
+# Bug: a lock that was not counted yet was counted down, in the place of another one.
+@pytest.mark.parametrize("kind", ["one file", "memory"])
+@pytest.mark.parametrize("step", [(HeldLock, "__init__"), (Holder, "take"), (Holder, "admits")])
+def test_an_alarm_while_a_lock_is_taken_leaves_those_of_others(path, monkeypatch, kind, step):
+    store = one_file.at(path) if kind == "one file" else MemoryStore()
+    if kind == "memory":
+        blz.to_blz(ROWS, store)
+    plain = getattr(*step)
+
+    def late(*args, **options):
+        plain(*args, **options)
+        raise Alarm
+
+    with store.lock("meta/flight", shared=True, timeout=0):
+        for key in ("meta/flight", "meta/lock"):
+            with monkeypatch.context() as patched:
+                patched.setattr(*step, late)
+                with pytest.raises(Alarm):
+                    store.lock(key, shared=True, timeout=0)
+            gc.collect()
+        assert kind == "memory" or not is_free(path)
+        with pytest.raises(blz.BusyError):
+            store.lock("meta/flight", shared=False, timeout=0)
+        store.lock("meta/lock", shared=False, timeout=0).close()
+    assert kind == "memory" or is_free(path)
+    store.lock("meta/flight", shared=False, timeout=0).close()
 
 
 class LateDisk(Disk):

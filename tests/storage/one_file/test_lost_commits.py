@@ -3,6 +3,7 @@
 What was acknowledged by a flush can be reached, and nothing is lost without a word.
 """
 
+import errno
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.storage.one_file import records
+from blztable.storage.one_file import media, records
 from blztable.storage.one_file.store import at
 
 FIRST = {"n": list(range(1000))}
@@ -219,6 +220,22 @@ def test_bytes_behind_the_last_commit_are_told_by_open_and_verify(path):
             assert rows(lost)[-6:] == [-900] * 5 + [1]
     with pytest.warns(UserWarning, match=BEHIND):
         blz.read_table(path.read_bytes()[: end - 300])
+
+
+# Bug: a failure of the look at what lies behind, which is for a warning only, failed the open.
+def test_a_file_that_cannot_be_locked_is_opened_without_a_word_of_what_lies_behind(
+    path, monkeypatch
+):
+    (_, end) = appended(path, 900, 800)
+    path.write_bytes(path.read_bytes()[: end - 300])
+
+    def refuse(*args, **options):
+        raise blz.StorageError(errno.EIO, "Input/output error (locking)", "t.blz")
+
+    monkeypatch.setattr(media, "lock_at", refuse)
+    assert len(rows(path)) == 1900
+    with blz.open(path) as table:
+        assert table.verify().is_intact
 
 
 @pytest.mark.parametrize("layout", ["directory", "file"])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +100,16 @@ class SmallDisk(Disk):
         super().write(fd, buffers)
 
 
+class SizelessDisk(Disk):
+    """A disk whose file system does not tell its size, as some network file systems."""
+
+    def check_room(self, dir_fd, nbytes):
+        with pytest.MonkeyPatch.context() as patched:
+            fields = {"f_blocks": 0, "f_bavail": 0, "f_frsize": 4096}
+            patched.setattr(os, "fstatvfs", lambda fd: SimpleNamespace(**fields))
+            super().check_room(dir_fd, nbytes)
+
+
 @pytest.fixture
 def half_dead(tmp_path, monkeypatch):
     """Return a file of which the next commit finds more than a half dead."""
@@ -113,6 +124,14 @@ def half_dead(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "DEAD_BYTES", 1 << 10)
     monkeypatch.setattr(one_file, "_unwritten", {})
     return path
+
+
+# Bug: zero free blocks counted as a full disk.
+def test_a_file_is_rewritten_where_the_file_system_does_not_tell_its_size(half_dead):
+    size = half_dead.stat().st_size
+    with blz.open(OneFileStore(GrowingFile(half_dead, disk=SizelessDisk())), "a") as table:
+        table.vacuum()
+    assert half_dead.stat().st_size < size
 
 
 # Bug: each commit copied the live bytes until the disk was full, and told nobody.

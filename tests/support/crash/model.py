@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from blztable.storage.descriptors import Descriptor
 from blztable.storage.disk import Disk
 from blztable.storage.store import Buffer
 
@@ -99,11 +100,11 @@ class RecordingDisk(Disk):
             super().mkdir(name, dir_fd)
             self._record("mkdir", self._path(dir_fd, name))
 
-    def create(self, name: str, dir_fd: int) -> int:
+    def create(self, name: str, dir_fd: int) -> Descriptor:
         with self._recording:
-            fd = super().create(name, dir_fd)
+            file = super().create(name, dir_fd)
             self._record("create", self._path(dir_fd, name))
-            return fd
+            return file
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> None:
         with self._recording:

@@ -1,0 +1,147 @@
+"""Alarms: a signal handler that raises at any moment leaves no descriptor open."""
+
+import gc
+import os
+import random
+import signal
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import blztable as blz
+from blztable.storage import descriptors
+from blztable.storage.descriptors import Descriptor, opened
+
+# The alarms take the timer of pytest's own timeout, so that one watches from a thread.
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors by /proc"),
+    pytest.mark.timeout(60, method="thread"),
+    # A handler that raises within `__del__` is not passed on: the alarm is then told and lost.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Alarm(Exception):
+    """What the handler of SIGALRM raises."""
+
+
+@pytest.fixture
+def alarms():
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield ring
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def descriptors_open():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+class AlarmAt:
+    """Rings at one step of Python in `descriptors.py`, the first one or a later one."""
+
+    def __init__(self, step):
+        self.left = step
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename != descriptors.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        self.left -= event == "opcode"
+        if self.left == 0 and event == "opcode":
+            raise Alarm
+        return self
+
+
+def steps(act):
+    """Do something again and again, with an alarm at the first step, the second, and so on."""
+    tracing = sys.gettrace()
+    for step in range(1, 10_000):
+        alarm = AlarmAt(step)
+        sys.settrace(alarm)
+        try:
+            act()
+        except Alarm:
+            continue
+        finally:
+            sys.settrace(tracing)
+        if alarm.left > 0:
+            return step
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("first", [0, 1000])
+def test_an_alarm_at_any_step_of_an_open_or_a_close_leaves_nothing_open(monkeypatch, first):
+    # With a number below, it is opened a second time.
+    monkeypatch.setattr(descriptors, "FIRST_NUMBER", first)
+    before = descriptors_open()
+
+    def close():
+        opened(os.devnull, os.O_RDONLY).close()
+
+    def collect():
+        opened(os.devnull, os.O_RDONLY)
+
+    for act in (close, collect):
+        assert steps(act) > 20
+        assert descriptors_open() == before
+
+
+def test_a_descriptor_is_closed_once():
+    file = opened(os.devnull, os.O_RDONLY)
+    number = file.fd
+    file.close()
+    assert file.fd == -1
+    other = os.open(os.devnull, os.O_RDONLY)
+    assert other == number
+    file.close()
+    file.close_written()
+    del file
+    gc.collect()
+    os.close(other)
+
+
+def test_a_descriptor_in_a_cycle_is_closed_too():
+    class Kept(Descriptor):
+        pass
+
+    before = descriptors_open()
+    file = Kept(lambda flags: os.open(os.devnull, flags), os.O_RDONLY)
+    file.itself = file
+    del file
+    assert descriptors_open() == before
+
+
+def test_alarms_at_any_time_of_reads_and_commits_leave_no_descriptor(tmp_path, alarms):
+    path, chance, rung = tmp_path / "t.blz", random.Random(11), 0
+    table = pa.table({f"c{number}": range(200) for number in range(6)})
+    blz.to_blz(table, path, row_group_rows=50, durability="process")
+
+    def commit():
+        with blz.open(path, "a", durability="process") as t:
+            t.append(table[:1])
+            t.delete(pc.field("c0") == 0)
+
+    for act, times in ((lambda: blz.read_table(path), 200), (commit, 40)):
+        act()
+        begun = time.monotonic()
+        act()
+        seconds = time.monotonic() - begun
+        before = descriptors_open()
+        for _ in range(times):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + seconds * chance.random())
+                act()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Alarm:
+                rung += 1
+        assert descriptors_open() <= before
+    assert rung > 60
+    assert blz.open(path).verify().is_intact
