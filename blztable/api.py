@@ -35,11 +35,12 @@ from blztable.table.batches import with_views
 from blztable.table.datasets import finding, text
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.several import Member, Several
+from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
-from blztable.table.table import CTable
-from blztable.table.version_meant import At, check_version, number_meant
+from blztable.table.table import RETRIES, CTable
+from blztable.table.tags import At, check_version, number_meant
 
 
 def create(
@@ -178,6 +179,7 @@ def open(
     version: int | str | None = None,
     at: At = None,
     durability: Literal["full", "process"] = "full",
+    retries: int = RETRIES,
 ) -> CTable:
     """Open a table at one version.
 
@@ -196,6 +198,11 @@ def open(
         as `datetime.now()`; a date is its midnight. `CTable.versions` has times in UTC.
     durability : {"full", "process"}
         What commits survive, as in `to_blz`.
+    retries : int, optional
+        How often a change of rows, columns or settings is made again on the newest version after a
+        conflict, before ConflictError is raised. It is not made again after 30 seconds, nor if it
+        has values for single rows (an array in `update` or `add_column`, or an index that continues
+        the table's), nor if its data can be read only once, such as an iterator.
 
     Returns
     -------
@@ -212,7 +219,7 @@ def open(
     FormatError
         The table was written by a newer program, or in another format.
     ValueError
-        An option is not one of its choices.
+        An option is not one of its choices, or `retries` is negative.
 
     Examples
     --------
@@ -225,6 +232,7 @@ def open(
     check_choice("mode", mode, ("r", "a"))
     check_choice("durability", durability, DURABILITIES)
     check_version(version, at)
+    retries = checked_count(retries, "retries")
     with opened_at(path) as store:
         try:
             opened, pinned = versions.pin(store, number_meant(store, version, at))
@@ -247,7 +255,8 @@ def open(
                 raise_foreign(store, error)
                 raise
             return old
-    table = CTable(Snapshot(opened, pinned), writable=mode == "a", durability=durability)
+    snapshot, is_writable = Snapshot(opened, pinned), mode == "a"
+    table = CTable(snapshot, writable=is_writable, durability=durability, retries=retries)
     with ExitStack() as failed:
         # A filter may raise the warning.
         failed.callback(table.close)

@@ -188,10 +188,10 @@ class ConflictError(BlzError, RuntimeError):
     --------
     >>> import blztable as blz
     >>> blz.to_blz({"a": [1, 2]}, "t.blz")
-    >>> with blz.open("t.blz", "a") as one, blz.open("t.blz", "a") as other:
+    >>> with blz.open("t.blz", "a") as one, blz.open("t.blz", "a", retries=0) as other:
     ...     done = one.drop_columns(["a"])
     ...     try:
-    ...         done = other.append({"a": [3]}, retries=0)
+    ...         done = other.append({"a": [3]})
     ...     except blz.ConflictError:
     ...         print("open the table again")
     open the table again

@@ -20,7 +20,7 @@ from blztable.storage.one_file.unfinished import earlier, unfinished
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.version_meant import check_version, number_meant
+from blztable.table.tags import check_version, number_meant
 
 
 def pack(

@@ -23,12 +23,10 @@ from blztable.errors import ConflictError, TableExistsError
 from blztable.metalayers import check_columns, check_fixed
 from blztable.storage.resolve import LAYOUTS, Place, opened_at
 from blztable.storage.store import Store
+from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
-from blztable.table.table import CTable
-
-# Tries of an append when other writers create or replace the table meanwhile.
-APPEND_TRIES = 5
+from blztable.table.table import RETRIES, CTable
 
 
 def to_blz(
@@ -54,6 +52,7 @@ def to_blz(
     meta: Mapping[str, bytes] | None = None,
     column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
     commit_id: str | None = None,
+    retries: int = RETRIES,
     sort_by: str | Sequence[str | tuple[str, str]] | None = None,
     nan_as_null: bool | None = None,
     object: Literal["infer", "json", "error"] = "infer",
@@ -143,6 +142,10 @@ def to_blz(
     commit_id : str, optional
         The caller's name for the commit. If one of the last 1,000 named commits had this name,
         nothing is written: a job may run twice.
+    retries : int, optional
+        How often an append in mode "a" is made again, on the newest version, if other writers
+        create, replace or change the table meanwhile, before ConflictError is raised. Data that can
+        be read only once, such as an iterator, are not appended again.
     sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
         Columns to sort the rows by, nulls last; ordered categories are sorted by their order. The
         table keeps this setting for `CTable.compact`. A stored index moves with its rows; a
@@ -177,7 +180,8 @@ def to_blz(
         A table exists and the mode is "x"; or something that is not a table exists, which is never
         replaced.
     ValueError
-        An option is not one of its choices, or `sort_by` is used with mode "a".
+        An option is not one of its choices, `retries` is negative, or `sort_by` is used with mode
+        "a".
     ConflictError, BusyError, StorageError, ReadOnlyError
         The commit failed, see `CTable`; the table is as it was.
     CommitUnknownError
@@ -223,6 +227,7 @@ def to_blz(
     overrides: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     options = WriteOptions(**overrides, durability=durability)
     check_id(commit_id)
+    retries = checked_count(retries, "retries")
     attributes = checked_attrs(dict(attrs or {}))
     layers, column_layers = check_fixed(meta or {}), check_columns(column_meta or {})
     order = [] if sort_by is None else parsed(sort_by)
@@ -278,7 +283,7 @@ def to_blz(
         if mode != "a":
             create(mode)
             return
-        tries = APPEND_TRIES if is_repeatable(data) else 1
+        left = retries if is_repeatable(data) else 0
         while True:
             try:
                 if versions.newest_number(store) is None:
@@ -288,16 +293,17 @@ def to_blz(
                 return
             except (ConflictError, TableExistsError) as error:
                 # Another writer created or replaced the table; or the path holds no table.
-                tries -= 1
                 if versions.newest_number(store) is None:
                     raise
-                if not tries:
-                    raise _append_failed(store, data, error) from error
+                if not left:
+                    raise _append_failed(store, data, retries, error) from error
+                left -= 1
 
 
-def _append_failed(store: Store, data: Any, error: Exception) -> ConflictError:
-    """Return the error for an append that is not tried again."""
-    reason = f"{APPEND_TRIES} times" if is_repeatable(data) else "while the data were read"
+def _append_failed(store: Store, data: Any, retries: int, error: Exception) -> ConflictError:
+    """Return the error for an append that is not made again."""
+    is_repeated = retries and is_repeatable(data)
+    reason = f"{retries + 1} times" if is_repeated else "while the data were read"
     return ConflictError(
         f"{store.name}: other writers created, replaced or changed the table {reason}; nothing was "
         f"appended. Repeat the call with all of the data, from a new iterator: {error}"

@@ -18,7 +18,7 @@ from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import StreamStorage, size_text
 from blztable.table.attributes import Keeper, fixed_metalayers, variable_metalayers
-from blztable.table.indices import checked_integer
+from blztable.table.names import checked_integer
 from blztable.table.snapshot import Snapshot
 
 

@@ -32,8 +32,7 @@ from blztable.table.column import Column, described
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.ranges import RowRange, row_groups
 from blztable.table.datasets.text import Coded, dataset_of
-from blztable.table.indices import checked_count, row_numbers
-from blztable.table.names import list_of, names_asked_for
+from blztable.table.names import checked_count, list_of, names_asked_for, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.shown import Reading, as_html
 from blztable.table.snapshot import Snapshot

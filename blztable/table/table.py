@@ -5,40 +5,69 @@ open. After a commit of its own it shows the version it published. Knows nothing
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from time import monotonic
-from typing import Any, Concatenate, Literal, ParamSpec, SupportsIndex, overload
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
-from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
-from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.version.versions import pin
-from blztable.engine.write.options import WriteOptions
-from blztable.errors import ConflictError, ReadOnlyError, TransactionError
-from blztable.format.manifest import TAGS
-from blztable.format.metalayers import LayerKey
-from blztable.report import Changed
-from blztable.table.changing.appender import Appender
+from blztable.engine.change import creation
+from blztable.engine.change.erase import rows_left
+from blztable.engine.change.keyed.differences import common_columns, differences
+from blztable.engine.check import usage
+from blztable.engine.read.losses import Loss
+from blztable.engine.version import history, vacuum
+from blztable.engine.version.versions import LOCK_SECONDS, pin
+from blztable.engine.write.options import WriteOptions, check_choice
+from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
+from blztable.format import layout
+from blztable.report import (
+    Changed,
+    DiskUsage,
+    Erased,
+    Repaired,
+    Vacuumed,
+    VersionDiff,
+    VersionInfo,
+    VersionLeft,
+)
+from blztable.storage.store import KeyNotFound, Store
+from blztable.table.changing import rows, settings
+from blztable.table.changing.target import Target
 from blztable.table.column import Column
-from blztable.table.indices import checked_count
-from blztable.table.names import repeatable
-from blztable.table.progress import ProgressOption, reporting
+from blztable.table.names import checked_integer
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
+from blztable.table.tags import Tags, number_of
 from blztable.table.transaction import Transaction
-from blztable.table.versioned import RETRIES, VersionedTable
+from blztable.table.verbs import Verbs
 
 P = ParamSpec("P")
+
 # How often a change is made again after a conflict, and the seconds after which it is not.
-RETRY_SECONDS = 30
+RETRIES, RETRY_SECONDS = 5, 30
+# What a repair does about damage.
+REPAIRS = ("skip", "null")
 
 
-class CTable(VersionedTable, Closing):
+class Changes(NamedTuple):
+    """Result of `CTable.changes`: the rows added and the rows removed.
+
+    Attributes
+    ----------
+    added, removed : pyarrow.Table
+        Rows that only the newer version has, and rows that only the older one has.
+    """
+
+    added: pa.Table
+    removed: pa.Table
+
+
+class CTable(Verbs, Closing):
     """One version of a table on disk, opened for reading or for changes.
 
     Made by `open` and `create`. A context manager: closing releases the version, so that it can be
@@ -46,10 +75,10 @@ class CTable(VersionedTable, Closing):
 
     Each change is one commit. When the method returns, the change survives a loss of power; before
     that, no reader sees any of it. Changes that others committed meanwhile are kept. If a change
-    relies on something that another commit changed, a method with `retries` makes it again on the
-    newest version. Otherwise it raises ConflictError and nothing is committed; open the table again
-    and repeat the change. Each method that changes rows, columns or settings returns a `Changed`,
-    which says what it did. Each method that commits raises:
+    relies on something that another commit changed, it is made again on the newest version, as
+    often as `retries` of `open` says. After that it raises ConflictError and nothing is committed;
+    open the table again and repeat the change. Each method that changes rows, columns or settings
+    returns a `Changed`, which says what it did. Each method that commits raises:
 
     - ReadOnlyError if the table was opened with mode "r": open it with mode "a";
     - TransactionError while a transaction of this table is open: use the transaction;
@@ -77,6 +106,7 @@ class CTable(VersionedTable, Closing):
         columns: Sequence[int] | None = None,
         durability: str = "full",
         overrides: Mapping[str, Any] | None = None,
+        retries: int = RETRIES,
     ) -> None:
         super().__init__(snapshot, columns)
         self._writable = writable
@@ -84,6 +114,7 @@ class CTable(VersionedTable, Closing):
         self._durability = durability
         # Write options that replace those the table was created with.
         self._overrides = overrides or {}
+        self._retries = retries
         self._transactions: WeakSet[Transaction] = WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -198,7 +229,7 @@ class CTable(VersionedTable, Closing):
         >>> with blz.open("daily.blz", mode="a") as t:
         ...     for run in range(2):
         ...         with t.transaction(commit_id="day 2") as tx:
-        ...             tx.append({"day": [2], "sold": [9]})
+        ...             done = tx.append({"day": [2], "sold": [9]})
         ...             tx.attrs["until"] = 2
         ...     print(t.nrows, t.attrs["until"], t.version)
         2 2 2
@@ -208,528 +239,261 @@ class CTable(VersionedTable, Closing):
         self._transactions.add(begun)
         return begun
 
-    def append(
-        self,
-        data: Any,
-        *,
-        evolve: bool = False,
-        commit_id: str | None = None,
-        index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
-        progress: ProgressOption = None,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Add rows at the end.
-
-        Columns are matched by name, in any order. A missing column is filled with its default, or
-        with nulls if it is nullable. Another type is taken where no value changes, such as whole
-        floats for integers, categories for text, midnights for dates, or the same moments in
-        another time zone. Floats of Python have no width: a narrower column rounds them, as
-        pyarrow does. Categories may differ from those before.
-
-        Parameters
-        ----------
-        data : DataFrame, Arrow data, mapping, or an iterable of these
-            The rows, as in `to_blz`; iterators are streamed.
-        evolve : bool, optional
-            If True, columns that the table lacks are added, with nulls in the existing rows, and a
-            column becomes wider where the data needs it, all in the same commit: integers and
-            floats, decimals, dates, times and timestamps get the narrowest type that holds the old
-            and new values, and a column of nulls gets the type of the data. A column of the null
-            type takes any type without this option.
-        commit_id : str, optional
-            The caller's name for the commit, as in `transaction`: if it is known, nothing is
-            written and the version of that commit is returned.
-        index : bool, optional
-            Whether the DataFrame's index is stored, as in `to_blz`. A default RangeIndex continues
-            any other. In a table with a default RangeIndex, an unnamed index of integers, such as a
-            filter leaves, is left out, and the table's goes on; with True it is an error. Any other
-            index is matched by name, or continues a RangeIndex.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `to_blz`; by default as when the
-            table was written. In a table of a DataFrame, a NaN of a numpy array or a list is one
-            too.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
-        progress : bool or callable, optional
-            Progress of the write, as in `to_blz`.
-        retries : int, optional
-            How often rows in memory are appended again, to the newest version, after a conflict,
-            before ConflictError is raised. After 30 seconds they are not.
+    def versions(self) -> list[VersionInfo]:
+        """List the versions that still exist.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        list of VersionInfo
+            One entry per version, oldest first: number, time, operation, rows and so on. The entry
+            of a damaged version says so in `damage`.
 
         Raises
         ------
-        SchemaError
-            A column is unknown, missing or has a value that cannot be stored without loss, or the
-            index does not continue the table's. The message names each such column, with a row, a
-            value and a remedy. Nothing is committed.
-        ConflictError
-            Another commit changed the columns, or the default value of a column that the data lack.
-            Or it changed the rows, and the data have a RangeIndex that continues one of the table
-            that is not the default one, or `evolve` adds or widens a column.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
+        ClosedError
+            The table was closed.
+        StorageError
+            The disk fails.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"day": [1], "sold": [7]}, "sales.blz")
-        >>> with blz.open("sales.blz", mode="a") as t:
-        ...     print(t.append({"sold": [9], "day": [2]}, commit_id="day 2"))
-        ...     print(t.append({"sold": [9], "day": [2]}, commit_id="day 2"))
-        version 2: 1 row appended
-        version 2: no rows changed
+        >>> blz.to_blz({"n": [1]}, "history.blz")
+        >>> with blz.open("history.blz", mode="a") as t:
+        ...     done = t.append({"n": [2]}, commit_id="day 2")
+        ...     [(one.number, one.operation, one.rows, one.commit_ids) for one in t.versions()]
+        [(1, 'create', 1, ()), (2, 'append', 2, ('day 2',))]
         """
-        with reporting(progress, "appending") as callback:
-            return self._attempts(
-                *(retries, commit_id),
-                lambda tx: tx.append(
-                    data,
-                    evolve=evolve,
-                    index=index,
-                    nan_as_null=nan_as_null,
-                    object=object,
-                    progress=callback,
-                ),
+        self._snapshot.check_open()
+        return history.list_versions(self._snapshot.version.store)
+
+    @property
+    def tags(self) -> Tags:
+        """Names of versions, which are kept until their names are removed.
+
+        The tags are those of the newest version. A table with tags cannot be opened by programs
+        that do not know them, because they would remove these versions.
+
+        Returns
+        -------
+        Tags
+            A mutable mapping of names to numbers of versions. Each change is one commit. A tag that
+            exists moves to the version assigned. The name of a tag has 1 to 255 printable
+            characters, not only digits.
+
+        Raises
+        ------
+        TableNotFoundError
+            On a change: the version does not exist any more.
+        ConflictError
+            On a change: another commit changed the same tag.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     t.tags["audited"] = t.version
+        ...     done = t.delete("n = 1")
+        ...     print(t.tags)
+        {'audited': 1}
+        >>> blz.read_table("t.blz", version="audited").num_rows
+        2
+        """
+        return Tags(self._tags, self._set_tags)
+
+    def refresh(self) -> bool:
+        """Show the newest version from here on.
+
+        What was read stays as it was, and so do columns and streams of the version shown before.
+
+        Returns
+        -------
+        bool
+            True if the table shows another version than before.
+
+        Raises
+        ------
+        TableNotFoundError
+            The table was removed.
+        CorruptError
+            The manifest of the newest version is damaged; the table shows the version as before.
+        ValueError
+            The table is one with a list of columns, `t[["a"]]`: refresh `t`, and select again.
+        ClosedError
+            The table was closed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> t = blz.open("t.blz")
+        >>> blz.to_blz({"n": [2]}, "t.blz", mode="a")
+        >>> t.refresh(), t.version, t.nrows
+        (True, 2, 2)
+        >>> t.refresh()
+        False
+        """
+        self._snapshot.check_open()
+        if self._columns is not None:
+            raise ValueError(
+                f"{self.path}: a table with a list of columns shows one version; refresh the table "
+                "that it was made from, and select the columns again"
             )
+        before = self._snapshot.version.head
+        version, pinned = pin(self._snapshot.version.store)
+        if (version.head.version, version.head.commit) == (before.version, before.commit):
+            pinned.close()
+            return False
+        self._show_version(version, pinned)
+        return True
 
-    @contextmanager
-    def appender(self, *, evolve: bool = False, commit_id: str | None = None) -> Iterator[Appender]:
-        """Append column by column, in any order and in pieces of any size, in one commit.
+    def disk_usage(self) -> DiskUsage:
+        """Return the bytes on disk: of the newest version, of older ones, and of the rest.
 
-        Parameters
-        ----------
-        evolve : bool, optional
-            If True, columns that the table lacks are added, and a column becomes wider, as in
-            `append`.
-        commit_id : str, optional
-            The caller's name for the commit, as in `transaction`.
-
-        Yields
-        ------
-        Appender
-            The columns by name, each with a method `append`. The end of the `with` commits; an
-            exception in it discards everything.
+        Returns
+        -------
+        DiskUsage
+            Bytes by what they are for.
 
         Raises
         ------
-        SchemaError
-            At the end of the `with`: the columns have different numbers of new rows.
-        ConflictError, ReadOnlyError, BusyError, StorageError, CommitUnknownError
-            As in `append`.
+        CorruptError
+            The newest manifest is damaged.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"x": [1], "y": ["a"]}, "fed.blz")
-        >>> with blz.open("fed.blz", mode="a") as t:
-        ...     with t.appender() as a:
-        ...         a["y"].append(["b", "c"])
-        ...         a["x"].append([2])
-        ...         a["x"].append([3])
-        ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
-        [1, 2, 3] ['a', 'b', 'c']
+        >>> blz.to_blz({"n": range(100_000)}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     before = t.disk_usage()
+        ...     done = t.delete([("n", "<", 10)])
+        ...     t.disk_usage().older > before.older == 0
+        True
         """
-        with self._alone(commit_id) as tx, tx.appender(evolve=evolve) as columns:
-            yield columns
+        self._snapshot.check_open()
+        return usage.disk_usage(self._snapshot.version.store)
 
-    def update(
-        self,
-        values: Mapping[str, Any],
-        where: Any = None,
-        *,
-        evolve: bool = False,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Set columns in the rows that meet a condition.
-
-        Only the named columns are written, and only in row groups that have such rows.
+    def diff(self, old: int | str, new: int | str | None = None) -> VersionDiff:
+        """Compare two versions by their manifests; no column is read.
 
         Parameters
         ----------
-        values : mapping
-            Name of a column to its new values: one scalar; an array with one value per row that
-            meets the condition, in stored order; or a pyarrow expression, computed from the values
-            before the update, with types as in `add_column`. Whether NaN is a missing value is
-            decided as in `append`.
-        where : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
-            Condition that a row must meet, as `filters` of `read_blz`; all rows by default. Rows
-            for which it is null are not changed.
-        evolve : bool, optional
-            If True, columns that the table lacks are added, with nulls in the other rows, and a
-            column becomes wider, as in `append`. An expression is computed from the values before
-            that, and is in memory.
-        retries : int, optional
-            How often the update is made again on the newest version after a conflict, before
-            ConflictError is raised; not with an array of values, and not after 30 seconds.
+        old : int or str
+            Number or tag of the older version.
+        new : int or str, optional
+            Number or tag of the newer version; the version shown by default.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        VersionDiff
+            Columns and row groups that were added and removed, and other changes of the schema.
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names, and `evolve` is not set.
-        SchemaError
-            Values do not fit the column's type, or their number is not the number of rows.
-        ConflictError
-            Another commit changed the columns or the rows.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
+        TableNotFoundError
+            The table has no version with this number.
+        CorruptError
+            The manifest of a version is damaged.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> import pyarrow.compute as pc
-        >>> blz.to_blz({"item": ["tea", "cup"], "price": [3.0, 8.0]}, "shop.blz")
-        >>> with blz.open("shop.blz", mode="a") as t:
-        ...     print(t.update({"price": pc.field("price") * 2}, where=[("item", "==", "tea")]))
-        ...     print(t["price"][:].to_pylist())
-        version 2: 1 row updated
-        [6.0, 8.0]
+        >>> blz.to_blz({"n": [1]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     version = t.append({"n": [2, 3]})
+        ...     t.diff(1).rows_added
+        2
         """
-        return self._again(retries, Transaction.update, values, where, evolve=evolve)
+        self._snapshot.check_open()
+        store = self._snapshot.version.store
+        with ExitStack() as stack:
+            pinned = [self._snapshot.version]
+            for number in (old, new):
+                if number is not None:
+                    version, lock = pin(store, number_of(store, number))
+                    stack.callback(lock.close)
+                    pinned.append(version)
+            return history.difference(pinned[1], pinned[-1 if new is not None else 0])
 
-    def delete(self, where: Any, *, retries: int = RETRIES) -> Changed:
-        """Remove the rows that meet a condition.
+    def changes(self, since: int | str) -> Changes:
+        """Return the rows that the version shown has and an older one lacks, and the other way.
 
-        If a row group loses few rows, the new version names them as deleted and writes no values;
-        `compact` removes their values later. A row group that loses more is written again, with all
-        columns. A RangeIndex numbers the remaining rows again.
+        A row that was updated is removed with its old values and added with the new ones. Rows that
+        were only moved or written again are no changes. Row groups that both versions share are not
+        read; the rows of the others are compared in memory. Columns that only one of the versions
+        has are left out. If the table was written anew with mode "w" in between, columns of the
+        same name are compared.
 
         Parameters
         ----------
-        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
-            Condition that a row must meet, as `filters` of `read_blz`. Rows for which it is null
-            are kept.
-        retries : int, optional
-            How often the delete is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
+        since : int or str
+            Number or tag of the older version.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        Changes
+            Two tables, `added` and `removed`, each in the order of its version.
 
         Raises
         ------
-        ColumnNotFoundError
-            The condition names a column that the table does not have.
+        TableNotFoundError
+            The version does not exist any more.
         SchemaError
-            The condition compares a column with a value of a type that cannot be compared with it.
-        ConflictError
-            Another commit changed the columns or the rows.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2, 3]}, "fewer.blz")
-        >>> with blz.open("fewer.blz", mode="a") as t:
-        ...     print(t.delete([("n", "==", 2)]), t["n"][:].to_pylist())
-        version 2: 1 row deleted [1, 3]
-        """
-        return self._again(retries, Transaction.delete, where)
-
-    def upsert(
-        self,
-        data: Any,
-        on: str | Sequence[str],
-        *,
-        evolve: bool = False,
-        index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Update the rows whose key is there, and append the others, in one commit.
-
-        Columns that the data lack keep their values in updated rows; new rows get their defaults.
-        Keys are compared as in a merge of pandas: null equals null, and NaN equals NaN. If several
-        rows of the table have a key, all of them are updated. Statistics find the row groups that
-        may have a key. Where at most one of 16 rows of a row group is updated, these rows move to
-        the end of the table; other row groups keep their rows in place, and only the columns of the
-        data are written again there.
-
-        Parameters
-        ----------
-        data : DataFrame, Arrow data, mapping, or an iterable of these
-            The rows, as in `to_blz`; an iterable is read into memory.
-        on : str or sequence of str
-            The column of the key, or several. Each key may occur once in the data.
-        evolve : bool, optional
-            If True, columns that the table lacks are added, and a column becomes wider, as in
-            `append`.
-        index : bool, optional
-            Whether the DataFrame's index is stored, as in `append`.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `append`.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised; not with data that can be read only once, such as an iterator,
-            and not after 30 seconds.
-
-        Returns
-        -------
-        Changed
-            Numbers of rows updated and appended, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            A column is unknown, missing or has a value that cannot be stored without loss.
-        ValueError
-            Two rows of the data have the same key; the message names it.
-        ConflictError
-            Another commit changed the columns or the same row groups, or added one of the keys. An
-            append that looked at no row is no conflict, even if it added one of the keys.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"id": [1, 2], "name": ["tea", "cup"], "price": [3.0, 8.0]}, "shop.blz")
-        >>> with blz.open("shop.blz", mode="a") as t:
-        ...     print(t.upsert({"id": [2, 3], "price": [9.0, 5.0]}, on="id"))
-        ...     print(t.to_arrow().to_pydict())
-        version 2: 1 row appended, 1 row updated
-        {'id': [1, 2, 3], 'name': ['tea', 'cup', None], 'price': [3.0, 9.0, 5.0]}
-        """
-        return self._again(
-            retries,
-            Transaction.upsert,
-            data,
-            on,
-            evolve=evolve,
-            index=index,
-            nan_as_null=nan_as_null,
-            object=object,
-        )
-
-    def replace_where(
-        self,
-        data: Any,
-        where: Any,
-        *,
-        evolve: bool = False,
-        index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Replace the rows that meet a condition by other rows, in one commit.
-
-        A job that replaces a day, or a tenant, may run twice, also at the same time: its rows are
-        in the table once. The new rows are at the end of the table.
-
-        Parameters
-        ----------
-        data : DataFrame, Arrow data, mapping, or an iterable of these
-            The rows, as in `to_blz`; iterators are streamed.
-        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
-            Condition of the rows to remove, as `filters` of `read_blz`. All new rows must meet it.
-        evolve : bool, optional
-            If True, columns that the table lacks are added, and a column becomes wider, as in
-            `append`.
-        index : bool, optional
-            Whether the DataFrame's index is stored, as in `append`.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `append`.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised; not with data that can be read only once, such as an iterator,
-            and not after 30 seconds.
-
-        Returns
-        -------
-        Changed
-            Numbers of rows deleted and appended, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The condition names a column that the table does not have.
-        SchemaError
-            A column is unknown, missing or has a value that cannot be stored without loss.
-        ValueError
-            A row of the data does not meet the condition; the message says how many, and which is
-            the first.
-        ConflictError
-            Another commit changed the columns or the same row groups, or added rows that meet the
-            condition. An append that looked at no row is no conflict.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"day": [1, 2, 2], "sold": [7, 9, 4]}, "days.blz")
-        >>> with blz.open("days.blz", mode="a") as t:
-        ...     for run in range(2):
-        ...         print(t.replace_where({"day": [2], "sold": [8]}, [("day", "==", 2)]))
-        ...     print(t["sold"][:].to_pylist())
-        version 2: 1 row appended, 2 rows deleted
-        version 3: 1 row appended, 1 row deleted
-        [7, 8]
-        """
-        return self._again(
-            retries,
-            Transaction.replace_where,
-            data,
-            where,
-            evolve=evolve,
-            index=index,
-            nan_as_null=nan_as_null,
-            object=object,
-        )
-
-    def deduplicate(
-        self,
-        on: str | Sequence[str] | None = None,
-        *,
-        keep: Literal["first", "last"] = "first",
-        order_by: str | Sequence[str | tuple[str, str]] | None = None,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Keep one row of each key and remove the others.
-
-        Keys are compared as `DataFrame.drop_duplicates` does: null equals null. The rows that stay
-        keep their order. The columns of the key are read into memory.
-
-        Parameters
-        ----------
-        on : str or sequence of str, optional
-            The column of the key, or several; all columns by default.
-        keep : {"first", "last"}
-            Which row of each key stays.
-        order_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-            Columns that decide which row is the first and which the last, nulls last; by default
-            the order of the table.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            Number of rows deleted, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            Rows cannot be compared by a column of this type.
-        ValueError
-            `keep` is not one of its choices.
-        ConflictError
-            Another commit changed the columns or the rows. An append that looked at no row is no
-            conflict; its rows are not compared.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"id": [1, 2, 1], "at": [9, 5, 7]}, "events.blz")
-        >>> with blz.open("events.blz", mode="a") as t:
-        ...     print(t.deduplicate(on="id", keep="last", order_by="at"))
-        ...     print(t.to_arrow().to_pydict())
-        version 2: 1 row deleted
-        {'id': [1, 2], 'at': [9, 5]}
-        """
-        return self._again(retries, Transaction.deduplicate, on, keep=keep, order_by=order_by)
-
-    def truncate(self, n: int, *, retries: int = RETRIES) -> Changed:
-        """Keep the first rows and remove the others.
-
-        Parameters
-        ----------
-        n : int
-            Maximum number of rows to keep.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ValueError
-            The number of rows is negative.
-        ConflictError
-            Another commit changed the columns or the rows.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
+            A column has got another type, or no column is left.
+        CorruptError
+            A file is damaged or missing.
+        ClosedError
+            The table was closed.
 
         Examples
         --------
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     print(t.truncate(2), t["n"][:].to_pylist())
-        version 2: 1 row deleted [1, 2]
+        ...     done = t.update({"n": 20}, where=[("n", "==", 2)])
+        ...     done = t.append({"n": [4]})
+        ...     found = t.changes(since=1)
+        ...     print(found.added["n"].to_pylist(), found.removed["n"].to_pylist())
+        [20, 4] [2]
         """
-        return self._again(retries, Transaction.truncate, n)
+        self._snapshot.check_open()
+        new = self._snapshot
+        store = new.version.store
+        old = Snapshot(*pin(store, number_of(store, since)))
+        with closing(old):
+            with new._guarded():
+                added, removed = differences(old.version, new.version)
+                before, after = common_columns(old.version, new.version)
+            names = [new.version.schema.names[index] for index in after]
+            gone = old.take(before, removed).rename_columns(names)
+            return Changes(new.take(after, added), gone)
 
-    def resize(self, n: int, *, retries: int = RETRIES) -> Changed:
-        """Keep the first rows, or add rows, until there are `n`.
+    def restore(self, version: int | str) -> int:
+        """Commit the contents of an older version as the newest one.
 
-        A new row has each column's default: the default that `add_column` declared, else null if
-        the column is nullable, else zero or empty, or the first of ordered categories.
+        All commits after that version are undone, and their `commit_id`s forgotten: their jobs may
+        run again. Tags stay. `restore` never conflicts. If the newest version is damaged, open the
+        table at an older one, `open(path, "a", version=...)`, and restore that.
 
         Parameters
         ----------
-        n : int
-            Number of rows of the new version.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
+        version : int or str
+            Number or tag of the version to restore; `versions` lists them.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        int
+            Number of the new version.
 
         Raises
         ------
-        ValueError
-            The number of rows is negative.
-        ConflictError
-            Another commit changed the columns, their default values or the rows.
+        TableNotFoundError
+            The version does not exist any more.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError
@@ -738,61 +502,47 @@ class CTable(VersionedTable, Closing):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2, 3]}, "sized.blz")
-        >>> with blz.open("sized.blz", mode="a") as t:
-        ...     print(t.truncate(2), t.resize(3), t["n"][:].to_pylist())
-        version 2: 1 row deleted version 3: 1 row appended [1, 2, None]
+        >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
+        >>> with blz.open("undo.blz", mode="a") as t:
+        ...     print(t.delete([("n", "==", 1)]))
+        ...     print(t.restore(1), t.nrows)
+        version 2: 1 row deleted
+        3 2
         """
-        return self._again(retries, Transaction.resize, n)
+        self._check_alone()
+        store = self._snapshot.version.store
+        old, pinned = pin(store, number_of(store, version))
+        with pinned:
+            published = creation.restore(old, is_durable=self._options().is_durable)
+        self._show_version(*published)
+        return self.version
 
-    def add_column(
-        self,
-        name: Names,
-        data: Any,
-        *,
-        default: Any = None,
-        truncate: int | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
-        meta: Mapping[str, bytes] | None = None,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Add a column after the others, without writing any of them.
+    def repair(self, on_corrupt: Literal["skip", "null"] = "skip") -> Repaired:
+        """Commit a new version with all that can be read of this one.
+
+        All bytes are checked, as by `verify`. The row groups with damage are written again, and
+        lose only what cannot be read. The damaged version stays as long as older versions do: tag
+        it first if the lost files may be found elsewhere.
 
         Parameters
         ----------
-        name : str or tuple of str
-            Name of the new column. "address.city" or ("address", "city") is a new field of a
-            struct, which has a value for each row; it is null where the struct is.
-        data : array-like, scalar or pyarrow.compute.Expression
-            An array with one value per row, in stored order; one value for all rows; or an
-            expression of other columns. Expressions follow pyarrow's rules: cast an integer that
-            meets a float, `pc.field("a").cast("double")`, or the result may be a float32.
-        default : scalar, dict or list, optional
-            Value of the column in rows that are appended without it; null by default.
-        truncate : int, optional
-            Number of significant decimal digits to keep of floats, as in `to_blz`.
-        object : {"infer", "json", "error"}
-            How Python objects are stored, as in `to_blz`.
-        meta : mapping of str to bytes, optional
-            Fixed metalayers of the column, see `Column.meta`.
-        retries : int, optional
-            How often the column is computed again on the newest version after a conflict, before
-            ConflictError is raised; not with an array of values, and not after 30 seconds.
+        on_corrupt : {"skip", "null"}
+            Leave out the rows that have a damaged value, or make the damaged values null.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        Repaired
+            The number of the new version, and what is lost. The version is the one shown if there
+            was nothing to repair.
 
         Raises
         ------
+        CorruptError
+            The manifest itself is damaged; `restore` an older version.
         SchemaError
-            The table has a column of this name, the type cannot be stored, or the number of values
-            is not the number of rows.
-        ColumnNotFoundError
-            The expression names a column that the table does not have.
+            A value would become null in a column that allows no nulls.
         ConflictError
-            Another commit changed the columns or the rows.
+            Other commits changed rows each time.
         ReadOnlyError
             The table was opened with mode "r".
         BusyError, StorageError, CommitUnknownError
@@ -801,402 +551,132 @@ class CTable(VersionedTable, Closing):
         Examples
         --------
         >>> import blztable as blz
-        >>> import pyarrow.compute as pc
-        >>> blz.to_blz({"net": [10.0, 20.0]}, "prices.blz")
-        >>> with blz.open("prices.blz", mode="a") as t:
-        ...     done = t.add_column("gross", pc.field("net") * 1.5)
-        ...     print(t.head().to_pydict())
-        {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
-        """
-        return self._again(
-            retries,
-            Transaction.add_column,
-            name,
-            data,
-            default=default,
-            truncate=truncate,
-            object=object,
-            meta=meta,
-        )
-
-    def alter_column(
-        self,
-        name: str,
-        *,
-        type: Any = None,
-        nullable: bool | None = None,
-        default: Any = no_default,
-        safe: bool = True,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Change the type, the nulls or the default of a column.
-
-        The other columns are not touched. The column keeps its files where their bytes mean the
-        same in the new type: more digits of a decimal, another time zone, text as bytes of the same
-        offsets. Any other new type writes the column again.
-
-        Parameters
-        ----------
-        name : str
-            Name of the column.
-        type : pyarrow.DataType, str or dtype of pandas, optional
-            New type: a type, its name in the schema such as ``"int64"``, or a dtype of pandas such
-            as ``"Int64"`` or ``"category"``, in which the column is also read; unchanged by
-            default.
-        nullable : bool, optional
-            True allows nulls. False forbids them; it is an error if a row is null. Unchanged by
-            default.
-        default : scalar, dict or list, optional
-            Value of the column in rows that are appended without it, None for null; unchanged by
-            default.
-        safe : bool, optional
-            If True, each value must stay the same, or it is an error. If False, values are
-            converted as by `pyarrow.ChunkedArray.cast` with ``safe=False``, for example numbers to
-            text and back, or 1.5 to 1; a text that is no number, and a NaN as an integer, are
-            errors all the same.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of this name.
-        SchemaError
-            A value does not fit the new type, or is null in a column that allows no nulls; the
-            message names the row. Or the stored values would mean something else in pandas: periods
-            of another frequency, intervals closed on the other side, numbers as periods.
-        ValueError
-            None of `type`, `nullable` and `default` was given.
-        ConflictError
-            Another commit changed the columns, or the default value of a column that gets another
-            type; or, if the column was written again or `nullable` became False, the rows.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"visits": [1, 2], "zip": [8000, 3001]}, "t.blz")
+        >>> from pathlib import Path
+        >>> blz.to_blz({"n": range(30)}, "t.blz", row_group_rows=10, layout="directory")
+        >>> file = sorted(Path("t.blz/data").glob("*/*.bin"))[0]
+        >>> size = file.write_bytes(b"x" * file.stat().st_size)
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.alter_column("visits", type="int32", nullable=False, default=0)
-        ...     done = t.alter_column("zip", type="string", safe=False)
-        ...     done = t.append({"zip": ["0150"]})
-        ...     print(t.to_arrow().to_pydict())
-        {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
+        ...     done = t.repair()
+        ...     print(done.version, t.nrows, t.verify().is_intact)
+        2 20 True
         """
-        return self._again(
-            retries,
-            Transaction.alter_column,
-            name,
-            type=type,
-            nullable=nullable,
-            default=default,
-            safe=safe,
-        )
+        check_choice("on_corrupt", on_corrupt, REPAIRS)
+        lost: list[Loss] = []
+        version = self._make(rows.repair, on_corrupt, lost).version
+        assert version is not None, "it is committed"
+        losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
+        return Repaired(version, losses)
 
-    def drop_columns(self, names: Iterable[Names], *, retries: int = RETRIES) -> Changed:
-        """Drop columns; no data are read or written.
+    def erase(self, where: Any, *, wait: float = LOCK_SECONDS) -> Erased:
+        """Remove rows for good: from the table, from its files, and with its older versions.
 
-        Their files are removed together with the last version that has the columns.
+        Deletes the rows, writes again what has their values, and removes all other versions. A
+        version that has a tag, or that someone has open, stays, and is in the result if it may have
+        the rows.
 
         Parameters
         ----------
-        names : iterable of str or tuple of str
-            Names of the columns to drop. "address.city" or ("address", "city") is a field of a
-            struct, also of one in a list.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
+        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
+            Condition that a row must meet, as for `delete`.
+        wait : float, optional
+            Maximum time to wait until no writer is active, in seconds.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        Erased
+            The rows, the versions removed, and the versions left that may have the rows.
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        ConflictError
-            Another commit changed the columns.
+        ColumnNotFoundError, SchemaError, ConflictError
+            As for `delete`; nothing was changed.
+        BusyError
+            Writers were active all the time. The rows are deleted, and the older versions still
+            have them; call it again.
         ReadOnlyError
             The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
+        TransactionError
+            A transaction of the table is open.
+        StorageError, CommitUnknownError
             The commit failed, see `CTable`.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "columns.blz")
-        >>> with blz.open("columns.blz", mode="a") as t:
-        ...     t.drop_columns(["a"]), t.rename_columns({"c": "d"})
-        ...     print(t.column_names)
-        (Changed(version=2), Changed(version=3))
-        ['b', 'd']
+        >>> blz.to_blz({"user": [1, 2, 3], "page": ["a", "b", "c"]}, "erased.blz")
+        >>> with blz.open("erased.blz", mode="a") as t:
+        ...     done = t.erase("user = 2")
+        ...     print(done.rows, done.versions, done.left, t.nrows)
+        1 (1,) () 2
         """
-        return self._again(retries, Transaction.drop_columns, repeatable(names))
+        done = self._make(rows.erase, where)
+        store = self._snapshot.version.store
+        removed = vacuum.vacuum(store, keep=1, wait=wait).versions
+        others = [one for one in history.list_versions(store) if one.number != self.version]
+        left = [one for one in (_left(store, where, other) for other in others) if one]
+        return Erased(done.rows_deleted, self.version, removed, tuple(left))
 
-    def rename_columns(self, names: Mapping[str, str], *, retries: int = RETRIES) -> Changed:
-        """Rename columns; no data are read or written.
-
-        Parameters
-        ----------
-        names : mapping of str to str
-            Old name to new name. "address.city" is a field of a struct; its new name is that within
-            the struct.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of the old names.
-        SchemaError
-            Two columns would have the same name.
-        ConflictError
-            Another commit changed the columns.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": [2]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.rename_columns({"a": "b", "b": "a"})
-        ...     print(t.head().to_pydict())
-        {'b': [1], 'a': [2]}
-        """
-        return self._again(retries, Transaction.rename_columns, names)
-
-    def reorder_columns(self, names: Iterable[str], *, retries: int = RETRIES) -> Changed:
-        """Put some columns first; no data are read or written.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of the columns to put first, in this order. The others follow in their old order.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        ConflictError
-            Another commit changed the columns.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.reorder_columns(["c"])
-        ...     print(t.column_names)
-        ['c', 'a', 'b']
-        """
-        return self._again(retries, Transaction.reorder_columns, repeatable(names))
-
-    def compact(
-        self,
-        sort_by: str | Sequence[str | tuple[str, str]] | None = None,
-        *,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Merge small row groups, remove the values of deleted rows, or sort all rows.
-
-        Appends by others may be committed meanwhile. Appends merge small row groups at the end by
-        themselves; `compact` is for the small row groups that `delete` and large appends leave, and
-        for row groups with deleted rows.
-
-        Parameters
-        ----------
-        sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-            Columns to sort all rows by, nulls last, as in `to_blz`; by default the columns that the
-            table was last sorted by, and () to sort by none. While sorting, a few columns at a time
-            are in memory with all their rows.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            No row is changed; the number of the new version, or of the version shown if there was
-            nothing to do.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            Rows cannot be sorted by a column of this type.
-        ConflictError
-            Another commit changed the columns, or rows that were written again.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [2, 3, 1]}, "sorted.blz")
-        >>> with blz.open("sorted.blz", mode="a") as t:
-        ...     done = t.compact(sort_by="n")
-        ...     print(t["n"][:].to_pylist())
-        [1, 2, 3]
-        """
-        return self._again(retries, Transaction.compact, sort_by)
-
-    def set_retention(
+    def vacuum(
         self,
         *,
-        versions: int | None = None,
-        seconds: int | None = None,
-        bytes: int | None = None,
-        retries: int = RETRIES,
-    ) -> Changed:
-        """Set how long superseded versions are kept: by default one hour, at most 10 versions.
+        keep: int | None = None,
+        older_than: float | None = None,
+        wait: float = LOCK_SECONDS,
+    ) -> Vacuumed:
+        """Remove versions that are no longer kept, and files that killed writers left.
 
-        A version goes when it exceeds any of the limits, the oldest first. Without any setting, a
-        write with mode "w" keeps one version beside its own, because it shares no file with others.
-        Versions that someone has open stay.
+        The newest version stays, and so does every version that someone holds open or that has a
+        tag. By default the table's retention decides, see `set_retention`.
 
         Parameters
         ----------
-        versions : int, optional
-            Maximum number of versions, the newest included; unchanged by default.
-        seconds : int, optional
-            Time that a version is kept after the next one was committed, in seconds; unchanged by
-            default.
-        bytes : int, optional
-            Maximum size of the files of older versions that the newest one does not use, together;
-            unchanged by default, and without a limit at first. Each commit then reads the manifests
-            of the versions that stay.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
+        keep : int, optional
+            Maximum number of versions to keep, the newest included.
+        older_than : float, optional
+            Time since a version was superseded, in seconds, after which it is removed.
+        wait : float, optional
+            Maximum time to wait until no writer is active, in seconds.
 
         Returns
         -------
-        Changed
-            What was done, and the number of the version.
+        Vacuumed
+            The versions removed; the number and bytes of the other files removed; and the versions
+            that stay because someone holds them open or because they are damaged.
 
         Raises
         ------
-        ValueError
-            A number is negative, or the number of versions is 0.
-        ConflictError
-            Another commit changed the same setting.
+        BusyError
+            Writers were active all the time.
         ReadOnlyError
             The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
+        StorageError
+            The disk fails.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "kept.blz")
-        >>> with blz.open("kept.blz", mode="a") as t:
-        ...     t.set_retention(versions=3, seconds=24 * 3600)
-        Changed(version=2)
+        >>> for n in range(3):
+        ...     blz.to_blz({"n": [n]}, "swept.blz", mode="a")
+        >>> with blz.open("swept.blz", mode="a") as t:
+        ...     t.vacuum(keep=1).versions
+        (1, 2)
         """
-        return self._again(
-            retries, Transaction.set_retention, versions=versions, seconds=seconds, bytes=bytes
-        )
+        self._check_alone()
+        store = self._snapshot.version.store
+        keep = None if keep is None else checked_integer(keep, "keep")
+        return vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
 
-    def set_row_group_rows(self, rows: int | None, *, retries: int = RETRIES) -> Changed:
-        """Set the number of rows of new row groups.
-
-        Rows that are stored stay in their row groups until `compact` merges small ones.
-
-        Parameters
-        ----------
-        rows : int or None
-            Number of rows; None for as many as `to_blz` takes by default.
-        retries : int, optional
-            How often the change is made again on the newest version after a conflict, before
-            ConflictError is raised. After 30 seconds it is not made again.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ValueError
-            The number is less than 1.
-        ConflictError
-            Another commit changed the same setting.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": range(100)}, "t.blz", row_group_rows=10)
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     t.set_row_group_rows(50)
-        ...     t.compact()
-        Changed(version=2)
-        Changed(version=3)
-        """
-        return self._again(retries, Transaction.set_row_group_rows, rows)
-
-    def _change(
-        self, verb: Callable[Concatenate[Transaction, P], object], *args: P.args, **kwargs: P.kwargs
-    ) -> Changed:
-        """Commit one verb of a transaction alone; return what it did."""
-        with self._alone() as tx:
-            verb(tx, *args, **kwargs)
-        return tx.changed
-
-    def _again(
+    def _make_named(
         self,
-        retries: int,
-        verb: Callable[Concatenate[Transaction, P], object],
+        commit_id: str | None,
+        body: Callable[Concatenate[Target, P], None],
+        /,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Changed:
-        """Commit one verb; after a conflict make it again, on the newest version."""
-        return self._attempts(retries, None, lambda tx: verb(tx, *args, **kwargs))
-
-    def _attempts(
-        self, retries: int, commit_id: str | None, verb: Callable[[Transaction], object]
-    ) -> Changed:
-        """Commit a verb, possibly with a name, as often as conflicts let it."""
+        """Commit a change; after a conflict make it again, on the newest version."""
         self._check_alone()
-        left, end = checked_count(retries, "retries"), monotonic() + RETRY_SECONDS
+        left, end = self._retries, monotonic() + RETRY_SECONDS
         before = snapshot = self._snapshot
         store, uuid = before.version.store, before.version.head.uuid
         with ExitStack() as pins:
@@ -1204,11 +684,12 @@ class CTable(VersionedTable, Closing):
                 while True:
                     tx = Transaction(self, self._options(snapshot), commit_id, snapshot)
                     try:
-                        with tx:
-                            verb(tx)
+                        with tx, tx._changing() as target:
+                            if target is not None:
+                                body(target, *args, **kwargs)
                         break
                     except ConflictError:
-                        if not left or tx._only_once or monotonic() > end:
+                        if not left or tx._change_set.only_once or monotonic() > end:
                             raise
                         version, pinned = pin(store)
                         pins.enter_context(pinned)
@@ -1224,11 +705,15 @@ class CTable(VersionedTable, Closing):
                 del before, snapshot
         return tx.changed
 
-    def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        self._change(Transaction._set_attributes, changes, removed)
+    @contextmanager
+    def _changing(self, commit_id: str | None = None) -> Iterator[Target | None]:
+        self._check_alone()
+        with Transaction(self, self._options(), commit_id) as tx, tx._changing() as target:
+            yield target
 
-    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
-        self._change(Transaction._set_layers, changes)
+    def _tags(self) -> Mapping[str, int]:
+        self._snapshot.check_open()
+        return history.tags(self._snapshot.version.store)
 
     def _set_tags(self, changes: Mapping[str, int], removed: Sequence[str]) -> None:
         self._check_alone()
@@ -1237,12 +722,7 @@ class CTable(VersionedTable, Closing):
         with pinned:
             snapshot = Snapshot(newest, None)
             with Transaction(self, self._options(snapshot), None, snapshot) as tx:
-                tx._change(ChangeSet.set_keys, TAGS, changes, removed)
-
-    def _alone(self, commit_id: str | None = None) -> Transaction:
-        """Return a transaction for one verb of the table itself."""
-        self._check_alone()
-        return Transaction(self, self._options(), commit_id)
+                tx._make(settings.set_tags, changes, removed)
 
     def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
         properties = (snapshot or self._snapshot).version.head.properties
@@ -1270,3 +750,13 @@ class CTable(VersionedTable, Closing):
                 "would not be part of it; make the change through the transaction, the name after "
                 "`as`, or after its `with`"
             )
+
+
+def _left(store: Store, where: object, info: VersionInfo) -> VersionLeft | None:
+    """Return a version that was not removed, and may have rows of `where`; None if it has none."""
+    rows, pids = None, store.holders(layout.manifest(info.number))
+    with suppress(BlzError, KeyNotFound):
+        version, pinned = pin(store, info.number)
+        with pinned:
+            rows = rows_left(version, where)
+    return None if rows == 0 else VersionLeft(info.number, rows, info.tags, tuple(pids))

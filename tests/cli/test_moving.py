@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.cli import main, sources
+from blztable.engine.version import vacuum
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
-from blztable.table import versioned
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 BLZ = [sys.executable, "-m", "blztable"]
@@ -673,7 +673,7 @@ def test_an_erase_that_ctrl_c_ends_behind_its_commit_is_no_success(capsys, monke
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(versioned.vacuum, "vacuum", interrupted)
+    monkeypatch.setattr(vacuum, "vacuum", interrupted)
     assert main(["erase", "t.blz", "--where", "a = 1"]) == 1
     assert "the rows may be left; erase again" in capsys.readouterr().err
     with blz.open("t.blz") as t:

@@ -14,10 +14,9 @@ from itertools import product
 import pytest
 
 import blztable as blz
-from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.version import versions
-from blztable.format.manifest import TAGS
 from blztable.storage.local import LocalStore
+from blztable.table.changing import settings
 from support.crash.checks import NAME, states
 from support.crash.model import RecordingDisk, write_state
 
@@ -232,7 +231,7 @@ def tag(table, number):
 
 def tag_in_a_transaction(table, number):
     with table.transaction() as tx:
-        tx._change(ChangeSet.set_keys, TAGS, {"audited": number}, ())
+        tx._make(settings.set_tags, {"audited": number}, ())
         tx.append({"n": [9]})
 
 

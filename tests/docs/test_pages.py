@@ -73,7 +73,7 @@ MODULES = sorted(
 )
 
 # Their examples damage a file in a directory.
-OF_DIRECTORIES = {"blztable.errors", "blztable.report", "blztable.table.versioned"}
+OF_DIRECTORIES = {"blztable.errors", "blztable.report"}
 
 
 # ibis calls a function that DuckDB is about to drop.

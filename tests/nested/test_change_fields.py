@@ -184,13 +184,13 @@ def test_a_name_with_a_dot_behind_no_struct_is_that_of_a_column(table):
 
 def test_changes_of_fields_rely_on_the_columns_and_a_new_one_on_the_rows(table):
     store = table._snapshot.version.store
-    behind = [blz.open(store, "a") for _ in range(3)]
+    behind = [blz.open(store, "a", retries=0) for _ in range(3)]
     table.append({"k": [9], "a": [None]})
     with pytest.raises(ConflictError, match="rows of version"):
         behind[1].add_column("a.new", [1, 2, 3, 4])
     behind[0].drop_columns(["a.city"])
     with pytest.raises(ConflictError, match="columns of version"):
-        behind[2].rename_columns({"a.zip": "post"}, retries=0)
+        behind[2].rename_columns({"a.zip": "post"})
     with blz.open(store) as newest:
         assert newest["a.zip"][:].to_pylist() == [1, None, 3, None, None]
 

@@ -47,14 +47,14 @@ def numbers(store):
     return [row["n"] for row in rows(store)]
 
 
-def beside(store, theirs):
+def beside(store, theirs, **options):
     """Return a handle beside which `theirs` changes the table once, through another handle."""
 
     def act():
         with opened(store) as other:
             theirs(other)
 
-    return opened(meanwhile(store, act))
+    return opened(meanwhile(store, act), **options)
 
 
 def day_5_again(t, first):
@@ -77,20 +77,20 @@ def grown(t):
 
 
 def test_rows_that_a_producer_appends_beside_a_delete_are_kept(store):
-    with beside(store, grown) as t:
-        assert t.delete(DAY_5, retries=0) == blz.Changed(0, 0, 2, 3)
+    with beside(store, grown, retries=0) as t:
+        assert t.delete(DAY_5) == blz.Changed(0, 0, 2, 3)
     assert numbers(store) == [0, 1, 2, 3, 6]
 
 
 def test_rows_that_a_producer_appends_beside_an_update_are_kept_as_they_are(store):
-    with beside(store, grown) as t:
-        assert t.update({"n": 9}, retries=0) == blz.Changed(0, 6, 0, 3)
+    with beside(store, grown, retries=0) as t:
+        assert t.update({"n": 9}) == blz.Changed(0, 6, 0, 3)
     assert numbers(store) == [9] * 6 + [6]
 
 
 def test_a_delete_of_one_row_group_and_an_update_of_another_land_both(store):
-    with beside(store, lambda t: t.update({"n": 9}, where=[("day", "==", 2)])) as t:
-        t.delete(DAY_5, retries=0)
+    with beside(store, lambda t: t.update({"n": 9}, where=[("day", "==", 2)]), retries=0) as t:
+        t.delete(DAY_5)
     assert numbers(store) == [0, 1, 9, 9]
 
 
@@ -127,8 +127,8 @@ def test_it_minds_no_rows_that_do_not_match(store):
             tx.delete([("day", "==", 1)])
             tx.append({"day": [4, 6], "n": [7, 8]})
 
-    with beside(store, theirs) as t:
-        t.delete(DAY_5, retries=0)
+    with beside(store, theirs, retries=0) as t:
+        t.delete(DAY_5)
     assert numbers(store) == [2, 3, 7, 8]
 
 
@@ -271,7 +271,7 @@ def _signed(text):
 # Made again after a conflict
 
 
-def twice(store, theirs):
+def twice(store, theirs, **options):
     """Return a handle beside which `theirs` changes the table each time that it commits."""
 
     left = [theirs, theirs]
@@ -281,7 +281,7 @@ def twice(store, theirs):
             with opened(store) as other:
                 left.pop()(other)
 
-    return opened(Hooked(store, before=before))
+    return opened(Hooked(store, before=before), **options)
 
 
 def rewritten(t):
@@ -296,9 +296,9 @@ def test_a_change_is_made_again_on_the_newest_version(store):
 
 
 def test_it_is_made_again_as_often_as_asked_and_then_the_table_is_as_before(store):
-    with twice(store, rewritten) as t:
+    with twice(store, rewritten, retries=1) as t:
         with pytest.raises(ConflictError):
-            t.delete(DAY_5, retries=1)
+            t.delete(DAY_5)
         assert t.version == 1
         assert t["n"][:].to_pylist() == [0, 1, 2, 3, 4, 5]
     assert numbers(store) == [0, 1, 2, 3, 24, 25]
@@ -413,8 +413,10 @@ def test_a_table_that_is_gone_and_made_anew_is_not_changed():
 
 @pytest.mark.parametrize("retries", [-1, 1.5, True])
 def test_the_number_of_retries_is_checked(store, retries):
-    with opened(store) as t, pytest.raises((TypeError, ValueError), match=r"retries|integer"):
-        t.delete(DAY_5, retries=retries)
+    with pytest.raises((TypeError, ValueError), match=r"retries|integer"):
+        blz.open(store, "a", retries=retries)
+    with pytest.raises((TypeError, ValueError), match=r"retries|integer"):
+        blz.to_blz({"n": [1]}, store, mode="a", retries=retries)
 
 
 # What each verb relies on
@@ -431,10 +433,10 @@ def test_an_upsert_relies_on_there_being_no_more_rows_of_its_keys(found):
     keys = [7] * found + [1] * (64 - found) + [2] * 64
     store = keyed_store({"k": keys, "v": [0] * 128})
     with (
-        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2)) as t,
+        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2), retries=0) as t,
         pytest.raises(ConflictError, match="looked for"),
     ):
-        t.upsert({"k": [7], "v": [9]}, on="k", retries=0)
+        t.upsert({"k": [7], "v": [9]}, on="k")
     with opened(store) as t:
         t.upsert({"k": [7], "v": [9]}, on="k")
     found_rows = blz.read_table(store)
@@ -444,19 +446,19 @@ def test_an_upsert_relies_on_there_being_no_more_rows_of_its_keys(found):
 def test_an_upsert_of_new_keys_relies_on_nobody_having_them():
     store = keyed_store({"k": list(range(128)), "v": [0] * 128})
     with (
-        beside(store, lambda t: t.update({"k": 999}, where=pc.field("k") == 100)) as t,
+        beside(store, lambda t: t.update({"k": 999}, where=pc.field("k") == 100), retries=0) as t,
         pytest.raises(ConflictError, match="looked for"),
     ):
-        t.upsert({"k": [999], "v": [9]}, on="k", retries=0)
+        t.upsert({"k": [999], "v": [9]}, on="k")
 
 
 def test_a_deduplicate_relies_on_all_rows_that_it_compared():
     store = keyed_store({"k": [1, 1, 2, *range(10, 71), *range(100, 164)]})
     with (
-        beside(store, lambda t: t.update({"k": 2}, where=pc.field("k") == 150)) as t,
+        beside(store, lambda t: t.update({"k": 2}, where=pc.field("k") == 150), retries=0) as t,
         pytest.raises(ConflictError),
     ):
-        t.deduplicate(on="k", retries=0)
+        t.deduplicate(on="k")
     with opened(store) as t:
         t.deduplicate(on="k")
     keys = blz.read_table(store)["k"].to_pylist()
@@ -469,10 +471,10 @@ def test_an_append_relies_on_the_defaults_that_it_filled_in():
     with opened(store) as t:
         t.alter_column("b", default=5)
     with (
-        beside(store, lambda t: t.alter_column("b", default=6)) as t,
+        beside(store, lambda t: t.alter_column("b", default=6), retries=0) as t,
         pytest.raises(ConflictError),
     ):
-        t.append({"a": [2]}, retries=0)
+        t.append({"a": [2]})
     with opened(store) as t:
         t.append({"a": [2]})
     assert blz.read_table(store)["b"].to_pylist() == [1, 6]
@@ -483,12 +485,12 @@ def test_a_change_with_a_condition_relies_on_no_other_row_meeting_it(verb):
     store = keyed_store({"k": [7] + [1] * 63 + [2] * 64, "v": [0] * 128})
     seven = pc.field("k") == 7
     changes = {
-        "update": lambda t: t.update({"v": 9}, where=seven, retries=0),
-        "delete": lambda t: t.delete(seven, retries=0),
-        "replace_where": lambda t: t.replace_where({"k": [7], "v": [9]}, where=seven, retries=0),
+        "update": lambda t: t.update({"v": 9}, where=seven),
+        "delete": lambda t: t.delete(seven),
+        "replace_where": lambda t: t.replace_where({"k": [7], "v": [9]}, where=seven),
     }
     with (
-        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2)) as t,
+        beside(store, lambda t: t.update({"k": 7}, where=pc.field("k") == 2), retries=0) as t,
         pytest.raises(ConflictError, match="looked for"),
     ):
         changes[verb](t)

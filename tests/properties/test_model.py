@@ -647,10 +647,6 @@ class Tiny(CTable):
     def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
         return replace(super()._options(snapshot), chunk_bytes=64, **self.others)
 
-    def _attempts(self, retries: int, *args):
-        """Meet each conflict, which the model foretells; a verb would be made again."""
-        return super()._attempts(0, *args)
-
 
 class Stop(Exception):
     """The exception of a user's own code."""
@@ -709,7 +705,8 @@ class Machine(RuleBasedStateMachine):
     def opened(self, version=None, store=None) -> Tiny:
         store = store or self.store
         snapshot = Snapshot(*versions.pin(store, version))
-        return Tiny(snapshot, writable=True, durability="process")
+        # The model foretells each conflict; a verb would be made again.
+        return Tiny(snapshot, writable=True, durability="process", retries=0)
 
     @property
     def newest(self) -> int:

@@ -63,7 +63,7 @@ def meet(store, mine, theirs):
         left.update(entries(store) - mine)
 
     after_theirs = OPERATIONS[theirs].means(BASE, "theirs")
-    with opened(meanwhile(store, act)) as table:
+    with opened(meanwhile(store, act), retries=0) as table:
         if theirs in CONFLICTS[mine]:
             with pytest.raises(Dropped if mine == "merge" else ConflictError):
                 OPERATIONS[mine].act(table, "mine")
@@ -100,8 +100,9 @@ def test_on_a_disk_it_is_the_same(mine, theirs, tmp_path):
 
 def test_after_a_conflict_the_change_can_be_repeated_on_what_is_there(store):
     place = meanwhile(store, lambda: commit(store, "rename", "theirs"))
-    with opened(place) as table, pytest.raises(ConflictError, match="open the table again and rep"):
-        table.delete([("n", "==", 3)], retries=0)
+    message = "open the table again and rep"
+    with opened(place, retries=0) as table, pytest.raises(ConflictError, match=message):
+        table.delete([("n", "==", 3)])
     with opened(store) as table:
         table.delete([("m", "==", 3)])
     assert found(store) == renamed(BASE, "theirs").where(lambda n: n != 3)
@@ -208,8 +209,8 @@ def test_two_appends_that_race_for_a_number_both_land(store):
 
 def test_a_change_that_lost_the_race_for_a_number_conflicts_as_any_other(store):
     place = racing(store, lambda: commit(Hooked(store, locks=False), "delete", "theirs"))
-    with opened(place) as table, pytest.raises(ConflictError):
-        table.update({"text": "mine"}, retries=0)
+    with opened(place, retries=0) as table, pytest.raises(ConflictError):
+        table.update({"text": "mine"})
     assert found(store) == BASE.where(lambda n: n not in (4, 11))
 
 
@@ -287,9 +288,9 @@ def test_a_sleeper_whose_rows_were_replaced_and_vacuumed_conflicts_and_is_gone(s
         commit(store, "append", "theirs")
 
     before = Model(listed(more("theirs")), keep=1)
-    with opened(meanwhile(store, others)) as table:
+    with opened(meanwhile(store, others), retries=0) as table:
         with pytest.raises(ConflictError, match="relies on the columns"):
-            table.append(more("mine"), retries=0)
+            table.append(more("mine"))
         # The version it shows is pinned and complete.
         assert held(table) == replace(BASE, keep=1)
     with opened(store) as table:

@@ -178,15 +178,18 @@ SHARES = [16, 1]
 def test_handles_that_show_old_versions_make_changes_that_the_versions_explain(draw, share):
     store, ids, done = MemoryStore(), iter(range(100, 1 << 40)), []
     begin(store)
-    handles = [blz.open(store, "a", durability="process") for _ in range(3)]
+    handles = [
+        blz.open(store, "a", durability="process", retries=draw.choice([0, 5])) for _ in range(3)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_changes, "LEAST_SHARE", share)
         for _ in range(15):
             which = draw.randrange(3)
             if draw.random() < 0.2:
-                handles[which] = blz.open(store, "a", durability="process")
+                retries = draw.choice([0, 5])
+                handles[which] = blz.open(store, "a", durability="process", retries=retries)
             t = handles[which]
-            done += step(t, drawn(draw, ids, t), draw.choice([0, 5]))
+            done += step(t, drawn(draw, ids, t))
     check(store, done)
 
 

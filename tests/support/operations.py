@@ -218,11 +218,6 @@ def merge(table, who):
     made[1].close()
 
 
-def once_only(table):
-    """Return the option with which a verb of a table is not made again after a conflict."""
-    return {"retries": 0} if isinstance(table, blz.CTable) else {}
-
-
 class Dropped(Exception):
     """A merge that came too late and was dropped silently."""
 
@@ -236,24 +231,22 @@ class Operation:
 
 OPERATIONS = {
     "append": Operation(
-        lambda t, who: t.append(more(who), **once_only(t)),
+        lambda t, who: t.append(more(who)),
         lambda m, who: m.with_rows(listed(more(who))),
     ),
     "append some columns": Operation(
-        lambda t, who: t.append({"n": [SEEDS[who]] * 2}, **once_only(t)),
+        lambda t, who: t.append({"n": [SEEDS[who]] * 2}),
         lambda m, who: m.with_rows({"n": [SEEDS[who]] * 2}),
     ),
     "append counting on": Operation(
-        lambda t, who: t.append(with_index(who), **once_only(t)),
+        lambda t, who: t.append(with_index(who)),
         lambda m, who: m.with_rows(listed(more(who))),
     ),
-    "append evolving": Operation(
-        lambda t, who: t.append(wider(who), evolve=True, **once_only(t)), evolved
-    ),
+    "append evolving": Operation(lambda t, who: t.append(wider(who), evolve=True), evolved),
     "merge": Operation(merge),
-    "compact": Operation(lambda t, who: t.compact(**once_only(t))),
+    "compact": Operation(lambda t, who: t.compact()),
     "sort": Operation(
-        lambda t, who: t.compact(sort_by=[("n", "descending")], **once_only(t)),
+        lambda t, who: t.compact(sort_by=[("n", "descending")]),
         # Rows that were appended meanwhile are behind.
         lambda m, who: replace(
             m.rows([*reversed(range(ROWS)), *range(ROWS, len(m))]), order=(("n", "descending"),)
@@ -268,13 +261,13 @@ OPERATIONS = {
         lambda m, who: m.with_deep(lambda row, cell: cell | {"new": str(SEEDS[who] + row)}),
     ),
     "drop field": Operation(
-        lambda t, who: t.drop_columns(["deep.words"], **once_only(t)),
+        lambda t, who: t.drop_columns(["deep.words"]),
         lambda m, who: m.with_deep(
             lambda row, cell: {field: one for field, one in cell.items() if field != "words"}
         ),
     ),
     "rename field": Operation(
-        lambda t, who: t.rename_columns({"deep.k": f"{who}'s k"}, **once_only(t)),
+        lambda t, who: t.rename_columns({"deep.k": f"{who}'s k"}),
         lambda m, who: m.with_deep(
             lambda row, cell: {
                 f"{who}'s k" if field == "k" else field: one for field, one in cell.items()
@@ -282,51 +275,45 @@ OPERATIONS = {
         ),
     ),
     "drop": Operation(
-        lambda t, who: t.drop_columns(["text"], **once_only(t)),
+        lambda t, who: t.drop_columns(["text"]),
         lambda m, who: dropped(m, "text"),
     ),
     "alter": Operation(
-        lambda t, who: t.alter_column("x", type="double", **once_only(t)),
+        lambda t, who: t.alter_column("x", type="double"),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
     ),
     "alter nulls": Operation(
-        lambda t, who: t.alter_column("text", nullable=False, **once_only(t)),
+        lambda t, who: t.alter_column("text", nullable=False),
         lambda m, who: replace(m, has_all_text=True),
     ),
     "alter default": Operation(
-        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2, **once_only(t)),
+        lambda t, who: t.alter_column("x", default=SEEDS[who] / 2),
         lambda m, who: replace(m, default=SEEDS[who] / 2),
     ),
     "rename": Operation(
-        lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}, **once_only(t)),
+        lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}),
         renamed,
     ),
-    "reorder": Operation(
-        lambda t, who: t.reorder_columns(["x"], **once_only(t)), lambda m, who: reordered(m)
-    ),
-    "update": Operation(
-        lambda t, who: t.update({"text": who}, where=[("n", "==", 12)], **once_only(t)), updated
-    ),
+    "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
+    "update": Operation(lambda t, who: t.update({"text": who}, where=[("n", "==", 12)]), updated),
     "delete": Operation(
-        lambda t, who: t.delete([("n", "in", [4, 11])], **once_only(t)),
+        lambda t, who: t.delete([("n", "in", [4, 11])]),
         lambda m, who: m.where(lambda n: n not in (4, 11)),
     ),
-    "upsert": Operation(lambda t, who: t.upsert(keyed(who), on="n", **once_only(t)), upserted),
+    "upsert": Operation(lambda t, who: t.upsert(keyed(who), on="n"), upserted),
     "replace_where": Operation(
-        lambda t, who: t.replace_where(
-            {"n": [9, 9], "text": [who] * 2}, [("n", "==", 9)], **once_only(t)
-        ),
+        lambda t, who: t.replace_where({"n": [9, 9], "text": [who] * 2}, [("n", "==", 9)]),
         with_nine_again,
     ),
     "deduplicate": Operation(
-        lambda t, who: t.deduplicate(on="text", **once_only(t)),
+        lambda t, who: t.deduplicate(on="text"),
         deduplicated,
     ),
     "truncate": Operation(
-        lambda t, who: t.truncate(10, **once_only(t)),
+        lambda t, who: t.truncate(10),
         lambda m, who: m.rows(range(min(10, len(m)))),
     ),
-    "resize": Operation(lambda t, who: t.resize(18, **once_only(t)), lambda m, who: resized(m, 18)),
+    "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
     "replace": Operation(
         lambda t, who: blz.to_blz(
             more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
@@ -354,7 +341,7 @@ OPERATIONS = {
         lambda m, who: with_layer(m, "text", who),
     ),
     "set_retention": Operation(
-        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40, **once_only(t)),
+        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40),
         lambda m, who: replace(m, keep=SEEDS[who]),
     ),
     "tag": Operation(lambda t, who: t.tags.update({"last": 2, who: 2})),
@@ -380,8 +367,8 @@ def base() -> MemoryStore:
     return store
 
 
-def opened(store):
-    return blz.open(store, "a", durability="process")
+def opened(store, **options):
+    return blz.open(store, "a", durability="process", **options)
 
 
 def commit(store, name, who):

@@ -361,10 +361,11 @@ class TestBesideOthers:
         t = table({"a": [1], "b": [2]})
         behind = blz.open(t._snapshot.version.store, "a")
         t.append({"a": [3], "b": [4]})
+        once = blz.open(t._snapshot.version.store, "a", retries=0)
         behind.rename_columns({"a": "c"})
         assert behind.to_arrow().to_pydict() == {"c": [1, 3], "b": [2, 4]}
         with pytest.raises(ConflictError, match="columns of version 2"):
-            t.drop_columns(["b"], retries=0)
+            once.drop_columns(["b"])
 
     def test_a_column_relies_on_all_rows(self):
         t = table({"a": [1]})

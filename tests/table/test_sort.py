@@ -49,8 +49,8 @@ def put(data, sort_by, **options):
     return store
 
 
-def opened(store):
-    return blz.open(store, "a", durability="process")
+def opened(store, **options):
+    return blz.open(store, "a", durability="process", **options)
 
 
 def checked(store):
@@ -436,8 +436,8 @@ def test_an_order_that_others_gave_meanwhile_is_a_conflict():
     theirs = lambda: set_properties(store, sort_by=[[1, "ascending"]])  # noqa: E731
     hooked = Hooked(store, before=once("lock", theirs, layout.LOCK))
     message = "property 'sort_by' was changed"
-    with opened(hooked) as table, pytest.raises(ConflictError, match=message):
-        table.compact(retries=0)
+    with opened(hooked, retries=0) as table, pytest.raises(ConflictError, match=message):
+        table.compact()
     with opened(store) as table:
         assert table.sort_by == [("text", "ascending")]
         assert table["n"][30:].to_pylist() == [-1]

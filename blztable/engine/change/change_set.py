@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
-from operator import add
+from operator import add, sub
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,9 @@ class ChangeSet:
         self.operations: list[str] = []
         # What the changes so far did to rows.
         self.done = Changed()
+        # True if they must not be made again on another version: values or an index belong to
+        # single rows, or the data can be read only once.
+        self.only_once = False
 
     def begin(self) -> None:
         """Number new files after those of the newest version, once the commit has its locks.
@@ -111,8 +114,12 @@ class ChangeSet:
 
     def count(self, *, appended: int = 0, updated: int = 0, deleted: int = 0) -> None:
         """Add to the numbers of rows that were changed."""
-        numbers = self.done.rows_appended, self.done.rows_updated, self.done.rows_deleted
-        self.done = Changed(*map(add, numbers, (appended, updated, deleted)))
+        self.done = Changed(*map(add, _numbers(self.done), (appended, updated, deleted)))
+
+    def done_since(self, before: Changed) -> Changed:
+        """Return what the changes did to rows after `before`, an earlier value of `done`."""
+        numbers = map(sub, _numbers(self.done), _numbers(before))
+        return Changed(*numbers)
 
     def set_keys(
         self, mapping: str, changes: Mapping[Any, Value], removed: Collection[Key]
@@ -234,6 +241,10 @@ class ChangeSet:
             newest, pinned = versions.pin(store)
             with pinned:
                 self._rebased(newest)
+
+
+def _numbers(done: Changed) -> tuple[int, int, int]:
+    return done.rows_appended, done.rows_updated, done.rows_deleted
 
 
 def _base(commit: Commit) -> Version:

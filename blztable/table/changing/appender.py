@@ -3,16 +3,12 @@
 Knows nothing of files: `convert` coerces the values, the engine writes them.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 
 from blztable.convert.categories import Orders
 from blztable.convert.source import kept
-from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.column_append import ColumnwiseAppend
 from blztable.engine.change.columns import check_target
 from blztable.errors import TransactionError
@@ -39,25 +35,17 @@ class Appender:
     3
     """
 
-    def __init__(
-        self,
-        change_set: ChangeSet | None,
-        target: Target,
-        evolve: bool,
-        done: Callable[[], None],
-    ) -> None:
+    def __init__(self, target: Target | None, evolve: bool) -> None:
         # None if a commit with this commit_id exists already: values are ignored.
-        self._change_set = change_set
-        self._append = ColumnwiseAppend(change_set) if change_set else None
-        # Categories of the ordered columns, from the table or from the first values appended.
-        self._orders = Orders(target.categories)
         self._target = target
         self._evolve = evolve
+        if target is not None:
+            self._append = ColumnwiseAppend(target.change_set)
+            # Categories of the ordered columns, from the table or from the first values appended.
+            self._orders = Orders(target.categories)
         # The columns that have got values.
         self._valued: set[str] = set()
-        self._done = done
         self._is_open = False
-        self._held = ExitStack()
 
     def __getitem__(self, name: str) -> "ColumnAppender":
         """Return the column of this name, to append to.
@@ -80,33 +68,26 @@ class Appender:
         return ColumnAppender(self, name)
 
     def __enter__(self) -> Self:
-        if self._change_set is not None:
-            self._held.enter_context(self._change_set.attempt())
         self._is_open = True
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._is_open = False
-        if error is not None:
-            self._held.__exit__(type(error), error, error.__traceback__)
-            return
-        with self._held:
-            if self._append is not None:
-                self._append.finish()
-        self._done()
+        if error is None and self._target is not None:
+            self._append.finish()
 
     def _append_values(self, name: str, values: Any) -> None:
         if not self._is_open:
             raise TransactionError("the appender is closed; append inside of its `with`")
-        if self._change_set is None or self._append is None:
+        if self._target is None:
             return
-        target, context = replace(self._target, staged=self._change_set.staged), f"column {name!r}"
+        target, context = self._target.renewed(), f"column {name!r}"
         self._check(name)
         given = target.given(name, kept(values))
         wide = target.widened(name, given, self._evolve, has_values=name in self._valued)
         if wide is not None:
             self._append.widen(wide.schema, wide.frame)
-            target = replace(target, staged=self._change_set.staged)
+            target = target.renewed()
         index = target.staged.index_of(name)
         column = target.coerced(index, given, self._evolve)
         if isinstance(given.values, pa.Scalar):
@@ -119,8 +100,8 @@ class Appender:
 
     def _check(self, name: str) -> None:
         """Raise ColumnNotFoundError for a name that is no column and makes none."""
-        if self._change_set is not None:
-            check_target(self._change_set.staged, name, self._evolve)
+        if self._target is not None:
+            check_target(self._target.change_set.staged, name, self._evolve)
 
 
 class ColumnAppender:

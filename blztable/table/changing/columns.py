@@ -1,4 +1,4 @@
-"""Columns: what the verbs of a transaction that change columns do.
+"""Columns: the bodies of the verbs that change columns.
 
 Knows how the arguments of users become fields, values and frame descriptors. Writes no file.
 """
@@ -28,7 +28,6 @@ from blztable.table.changing.target import Target
 
 
 def add(
-    change_set: ChangeSet,
     target: Target,
     name: Names,
     data: Any,
@@ -37,12 +36,12 @@ def add(
     truncate: int | None,
     objects: str,
     meta: Mapping[str, bytes] | None,
-) -> bool:
-    """Add a column or a field of a struct; return True if its values belong to single rows."""
-    staged, descriptor, values = change_set.staged, None, None
+) -> None:
+    """Add a column or a field of a struct."""
+    change_set, staged, descriptor = target.change_set, target.staged, None
     layers = check_fixed(meta or {})
     struct, own_name = fields.parent_of(staged, name) or (None, name)
-    own_name = evolving.checked_new(own_name)
+    own_name, values = evolving.checked_new(own_name), None
     rows_of: Callable[[int], Any]
     if isinstance(data, pc.Expression):
         data = expressions.decided(data, staged.schema)
@@ -52,6 +51,7 @@ def add(
         given = values_of(data, f"column {name!r}", target.how(objects=objects))
         descriptor = given.descriptor
         values, field = plain_values(given.values, own_name)
+        change_set.only_once |= not isinstance(values, pa.Scalar)
         rows_of = rows.by_group(values, staged.head.row_groups, own_name)
     field = kept_digits(described(field, descriptor), truncate)
     if struct is not None:
@@ -61,11 +61,9 @@ def add(
     else:
         declared = target.default(default, field, order_of(values))
         evolving.add_column(change_set, field, rows_of, declared, layers)
-    return values is not None and not isinstance(values, pa.Scalar)
 
 
 def alter(
-    change_set: ChangeSet,
     target: Target,
     name: str,
     *,
@@ -75,6 +73,8 @@ def alter(
     safe: bool,
 ) -> None:
     """Change the type, the nulls or the default of a column."""
+    if type_ is None and nullable is None and default is no_default:
+        raise ValueError("alter_column needs at least one of type, nullable and default")
     index = target.staged.index_of(name)
     field, frame = target.altered(index, type_, nullable)
     new_defaults = {}
@@ -82,14 +82,15 @@ def alter(
         order = target.categories(index) if type_ is None else None
         new_defaults[index] = target.default(default, field, order)
     retype.retype(
-        *(change_set, "alter_column", {index: field}, frame),
+        *(target.change_set, "alter_column", {index: field}, frame),
         cast=cast_exactly if safe else cast_anyhow,
         new_defaults=new_defaults,
     )
 
 
-def drop(change_set: ChangeSet, names: Iterable[Names]) -> None:
+def drop(target: Target, names: Iterable[Names]) -> None:
     """Drop columns, and fields of structs."""
+    change_set = target.change_set
     gone, found = evolving.checked_names(change_set.staged, names)
     for index, paths in fields.by_column(found).items():
         fields.drop_fields(change_set, index, paths, _retyping(change_set))
@@ -97,8 +98,9 @@ def drop(change_set: ChangeSet, names: Iterable[Names]) -> None:
         evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
 
-def rename(change_set: ChangeSet, names: Mapping[str, str]) -> None:
+def rename(target: Target, names: Mapping[str, str]) -> None:
     """Rename columns, and fields of structs."""
+    change_set = target.change_set
     names = evolving.checked_mapping(names, "names", "old names to new names")
     columns, found = evolving.checked_names(change_set.staged, names)
     for name in names.values():
@@ -112,6 +114,14 @@ def rename(change_set: ChangeSet, names: Mapping[str, str]) -> None:
         fields.rename_fields(change_set, index, by_path, _retyping(change_set, by_place=True))
     if new or not names:
         evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
+
+
+def reorder(target: Target, names: Iterable[str]) -> None:
+    """Put some columns first."""
+    first, found = evolving.checked_names(target.staged, names)
+    if found:
+        raise ValueError("names must be those of columns; fields keep their order")
+    evolving.reorder_columns(target.change_set, first)
 
 
 def _retyping(change_set: ChangeSet, *, by_place: bool = False) -> fields.Retyped:

@@ -1,4 +1,4 @@
-"""Keyed: what the verbs that find rows by a key do with the data of users.
+"""Keyed: the bodies of the verbs that find rows by a key.
 
 Knows how data become rows of the table's types. Writes no file.
 """
@@ -14,34 +14,36 @@ from blztable.arrow.types import no_rows
 from blztable.convert.append_source import append_source
 from blztable.convert.column_type import Columns
 from blztable.convert.gateway import Reading
+from blztable.convert.source import is_repeatable
 from blztable.engine.change import columns as evolving
-from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.defaults import declared_defaults
-from blztable.engine.change.keyed.deduplicate import deduplicate
-from blztable.engine.change.keyed.upsert import NewRows, upsert
+from blztable.engine.change.keyed import deduplicate as duplicates
+from blztable.engine.change.keyed import upsert as upserting
+from blztable.engine.change.keyed.upsert import NewRows
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import check_choice
 from blztable.errors import SchemaError
-from blztable.report import Changed
 from blztable.table.changing.target import Target
 
 
-def put(
-    change_set: ChangeSet,
+def upsert(
     target: Target,
     data: Any,
     on: str | Sequence[str],
-    *,
-    index: bool | None,
-    how: Reading,
     evolve: bool,
-) -> Changed:
+    index: bool | None,
+    nan_as_null: bool | None,
+    objects: str,
+) -> None:
     """Update the rows whose key is there, and append the others."""
-    keys = key_columns(target, on)
-    columns, new = _all_rows(target, data, keys, index, how, evolve)
-    evolving.widen(change_set, columns.schema, columns.frame)
-    staged = change_set.staged
-    updated, appended = upsert(change_set, new)
+    change_set, how = target.change_set, target.how(nan_as_null, objects)
+    change_set.only_once |= not is_repeatable(data)
+    with change_set.named("upsert"):
+        keys = key_columns(target, on)
+        columns, new = _all_rows(target, data, keys, index, how, evolve)
+        evolving.widen(change_set, columns.schema, columns.frame)
+        staged = change_set.staged
+        _, appended = upserting.upsert(change_set, new)
     if appended:
         declared = declared_defaults(staged)
         for number in sorted({*range(len(staged.schema))} - new.given - {*declared}):
@@ -52,26 +54,22 @@ def put(
                     "it is not nullable and without a default; add it to the data, or call "
                     f"alter_column({field.name!r}, default=...)"
                 )
-    return Changed(appended, updated)
 
 
-def deduplicated(
-    change_set: ChangeSet,
+def deduplicate(
     target: Target,
     on: str | Sequence[str] | None,
     keep: str,
     order_by: str | Sequence[str | tuple[str, str]] | None,
-) -> Changed:
+) -> None:
     """Keep one row of each key."""
     staged = target.staged
     check_choice("keep", keep, ("first", "last"))
     keys = range(len(staged.schema)) if on is None else key_columns(target, on)
     order = () if order_by is None else sort_keys.parsed(order_by)
     placed = sort_keys.placed(order, staged.schema, staged.store.name)
-    if not keys:
-        return Changed()
-    removed = deduplicate(change_set, keys, last=keep == "last", order_by=placed)
-    return Changed(rows_deleted=removed)
+    if keys:
+        duplicates.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
 
 
 def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:

@@ -1,11 +1,10 @@
-"""Rows: what the verbs of a transaction that change rows do with the data of users.
+"""Rows: the bodies of the verbs that change rows by a condition, by their place, or not at all.
 
 Knows how data become rows and values of the table's types. Writes no file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,30 +13,50 @@ import pyarrow.compute as pc
 from blztable.arrow.casts import narrowed
 from blztable.convert.append_source import append_source
 from blztable.convert.frames.frame import Facts, descriptor_of
-from blztable.convert.gateway import Reading
+from blztable.convert.source import is_repeatable
 from blztable.convert.values import Values
 from blztable.engine.change import columns as evolving
+from blztable.engine.change import compact as compacting
+from blztable.engine.change import erase as erasing
 from blztable.engine.change import rows
 from blztable.engine.change import update as updating
-from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.damage import repair as repairing
 from blztable.engine.query import expressions
+from blztable.engine.read.losses import Loss
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Callback
-from blztable.report import Changed
+from blztable.engine.write import sort_keys
 from blztable.table.changing.target import Target
+from blztable.table.names import checked_count
 
 
 def append(
-    change_set: ChangeSet,
     target: Target,
     data: Any,
-    *,
+    evolve: bool,
     index: bool | None,
-    how: Reading,
-    evolve: bool = False,
+    nan_as_null: bool | None,
+    objects: str,
+    progress: Callback | None,
+) -> None:
+    """Add rows at the end."""
+    continues = _append(target, data, evolve, index, nan_as_null, objects, progress)
+    # Their index is of the rows before.
+    target.change_set.only_once |= continues
+
+
+def _append(
+    target: Target,
+    data: Any,
+    evolve: bool,
+    index: bool | None,
+    nan_as_null: bool | None,
+    objects: str,
     progress: Callback | None = None,
 ) -> bool:
-    """Add rows at the end; return True if their index continues from the rows before."""
+    """Add rows; return True if their index continues from the rows before."""
+    change_set, how = target.change_set, target.how(nan_as_null, objects)
+    change_set.only_once |= not is_repeatable(data)
     source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
     rows.append(
         *(change_set, source.runs),
@@ -49,11 +68,10 @@ def append(
     return source.continues_index
 
 
-def update(
-    change_set: ChangeSet, target: Target, values: Mapping[str, Any], where: Any, evolve: bool
-) -> tuple[Changed, bool]:
-    """Set columns in some rows; return True as well if a value belongs to a single row."""
-    staged, new_values, of_rows = target.staged, {}, False
+def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
+    """Set columns in some rows."""
+    change_set, staged = target.change_set, target.staged
+    new_values: dict[int, Any] = {}
     with ExitStack() as stack:
         opened = stack.enter_context(OpenParts(staged))
         masks, meant = updating.selected(opened, where)
@@ -62,7 +80,7 @@ def update(
             new: Values | pc.Expression
             if not isinstance(value, pc.Expression):
                 new = target.given(name, value)
-                of_rows |= not isinstance(new.values, pa.Scalar)
+                change_set.only_once |= not isinstance(new.values, pa.Scalar)
             elif evolve or target.has_nulls(name):
                 # Computed before the column becomes another, because that may change the result.
                 new = _results(
@@ -73,15 +91,65 @@ def update(
             wide = None if isinstance(new, pc.Expression) else target.widened(name, new, evolve)
             if wide is not None:
                 evolving.widen(change_set, wide.schema, wide.frame)
-                target = replace(target, staged=change_set.staged)
+                target = target.renewed()
             index = target.staged.index_of(name)
             is_expression = isinstance(new, pc.Expression)
             new_values[index] = new if is_expression else target.values(index, new, evolve)
         if change_set.staged is not staged:
             opened = stack.enter_context(OpenParts(change_set.staged))
         coerce = target.computed(new_values)
-        updated = updating.set_values(change_set, opened, new_values, masks, meant, coerce)
-    return Changed(rows_updated=updated), of_rows
+        updating.set_values(change_set, opened, new_values, masks, meant, coerce)
+
+
+def delete(target: Target, where: Any) -> None:
+    """Remove the rows that meet a condition."""
+    rows.delete(target.change_set, where)
+
+
+def replace_where(
+    target: Target,
+    data: Any,
+    where: Any,
+    evolve: bool,
+    index: bool | None,
+    nan_as_null: bool | None,
+    objects: str,
+) -> None:
+    """Remove the rows that meet a condition, and append rows that all meet it."""
+    change_set = target.change_set
+    with change_set.named("replace_where"):
+        rows.delete(change_set, where)
+        before = len(change_set.staged.head.row_groups)
+        _append(target.renewed(), data, evolve, index, nan_as_null, objects)
+    new = range(before, len(change_set.staged.head.row_groups))
+    rows.check_all_match(change_set.staged, new, where)
+
+
+def truncate(target: Target, n: int) -> None:
+    """Keep the first rows."""
+    rows.truncate(target.change_set, checked_count(n, "n"))
+
+
+def resize(target: Target, n: int) -> None:
+    """Keep the first rows, or add rows with default values."""
+    filling, columns = target.fillings(are_all=True), range(len(target.staged.schema))
+    rows.resize(target.change_set, checked_count(n, "n"), lambda: list(map(filling, columns)))
+
+
+def compact(target: Target, sort_by: str | Sequence[str | tuple[str, str]] | None) -> None:
+    """Merge small row groups, or sort all rows."""
+    order = None if sort_by is None else sort_keys.parsed(sort_by)
+    compacting.compact(target.change_set, order)
+
+
+def erase(target: Target, where: Any) -> None:
+    """Remove rows, and write again what has their values."""
+    erasing.erase(target.change_set, where)
+
+
+def repair(target: Target, on_corrupt: str, lost: list[Loss]) -> None:
+    """Write again what can be read of the damaged row groups; put what is lost into `lost`."""
+    lost[:] = repairing.repair(target.change_set, on_corrupt)
 
 
 def _results(
@@ -102,15 +170,3 @@ def _results(
     if name in target.staged.schema.names:
         column = narrowed(column, target.staged.schema.field(name).type)
     return Values(column, descriptor_of(field, Facts()))
-
-
-def resize(change_set: ChangeSet, target: Target, rows_wanted: int) -> None:
-    """Keep the first rows, or add rows with default values."""
-    filling, columns = target.fillings(are_all=True), range(len(target.staged.schema))
-    rows.resize(change_set, rows_wanted, lambda: list(map(filling, columns)))
-
-
-def check_replacing(change_set: ChangeSet, groups_before: int, where: Any) -> None:
-    """Raise ValueError if a row that was appended after these row groups does not meet `where`."""
-    staged = change_set.staged
-    rows.check_all_match(staged, range(groups_before, len(staged.head.row_groups)), where)

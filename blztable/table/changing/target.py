@@ -1,11 +1,11 @@
-"""Target: the columns of a staged version, as user data meets them.
+"""Target: what a verb changes, and its columns as user data meets them.
 
 Knows how values become rows of a column: the default, the categories and the missing values that
-the column has. Changes nothing.
+the column has. Changes nothing by itself.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import rows, update
+from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.query import expressions
 from blztable.engine.query.select import null_counts
@@ -37,19 +38,23 @@ from blztable.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The columns of a staged version.
+    """The changes of a transaction so far, to which a verb adds others.
 
     Attributes
     ----------
+    staged
+        The version that they have made.
     snapshot
-        The same version, to read from.
-    nan_as_null
-        The option of the table.
+        The version before the verb, to read from.
     """
 
+    change_set: ChangeSet
     staged: StagedVersion
     snapshot: Snapshot
-    nan_as_null: bool | None
+
+    def renewed(self) -> "Target":
+        """Return the target as the changes made meanwhile left it."""
+        return replace(self, staged=self.change_set.staged)
 
     def spec(self, *, all_filled: bool = False) -> TableSpec:
         """Return the facts that appended data depends on.
@@ -94,7 +99,7 @@ class Target:
     def how(self, nan_as_null: bool | None = None, objects: str = NO_OPTION) -> Reading:
         """Return how data are read, by the options of a call or else by that of the table."""
         if nan_as_null is None:
-            nan_as_null = self.nan_as_null
+            nan_as_null = self.change_set.options.nan_as_null
         nan = Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
         return Reading(nan, objects)
 

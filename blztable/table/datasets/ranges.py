@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.engine.version.versions import Version
 from blztable.report import RowGroup
-from blztable.table.indices import row_numbers
+from blztable.table.names import row_numbers
 from blztable.table.shown import Reading
 from blztable.table.snapshot import Snapshot
 

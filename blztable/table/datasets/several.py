@@ -25,7 +25,7 @@ from blztable.errors import SchemaError, no_column
 from blztable.storage.store import Store
 from blztable.table.batches import without_views
 from blztable.table.datasets.dataset import Readable
-from blztable.table.indices import row_numbers
+from blztable.table.names import row_numbers
 
 
 @dataclass(frozen=True)

@@ -266,15 +266,15 @@ class TestDefaults:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda t: t.append({"b": ["z"]}, retries=0),
-            lambda t: t.resize(9, retries=0),
-            lambda t: t.alter_column("a", type="double", retries=0),
+            lambda t: t.append({"b": ["z"]}),
+            lambda t: t.resize(9),
+            lambda t: t.alter_column("a", type="double"),
         ],
     )
     def test_a_change_that_used_a_former_default_is_a_conflict(self, change):
         store = MemoryStore()
         blz.to_blz({"a": [1], "b": ["x"]}, store)
-        with blz.open(store, "a") as late, blz.open(store, "a") as first:
+        with blz.open(store, "a", retries=0) as late, blz.open(store, "a") as first:
             first.alter_column("a", default=7)
             with pytest.raises(ConflictError, match="the default values of version 1"):
                 change(late)

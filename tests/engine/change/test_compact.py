@@ -22,8 +22,8 @@ SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
 ALL = pa.table({"n": range(8), "text": map(str, range(8))}, SCHEMA)
 
 
-def opened(store):
-    return blz.open(store, "a", durability="process")
+def opened(store, **options):
+    return blz.open(store, "a", durability="process", **options)
 
 
 def row_groups(store):
@@ -75,10 +75,10 @@ def test_the_rows_of_a_row_group_are_set_later():
 def test_row_group_rows_that_two_set_are_a_conflict():
     store = MemoryStore()
     blz.to_blz(ALL, store)
-    with opened(store) as first, opened(store) as second:
+    with opened(store, retries=0) as first, opened(store) as second:
         second.set_row_group_rows(4)
         with pytest.raises(ConflictError, match="'row_group_rows' was changed"):
-            first.set_row_group_rows(2, retries=0)
+            first.set_row_group_rows(2)
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
@@ -189,8 +189,8 @@ def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(thei
                 other.update({"n": 9}, [("n", "==", 0)])
 
     hooked = Hooked(store, before=once("lock", change, layout.LOCK))
-    with opened(hooked) as table, pytest.raises(ConflictError):
-        table.compact(sort_by=["n"], retries=0)
+    with opened(hooked, retries=0) as table, pytest.raises(ConflictError):
+        table.compact(sort_by=["n"])
     with blz.open(store) as table:
         assert table.sort_by == []
 

@@ -153,27 +153,31 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_two_changes_of_a_row_group_conflict(store, other):
-    with blz.open(store, "a") as mine, blz.open(store, "a") as theirs:
+    with (
+        blz.open(store, "a", retries=0) as once,
+        blz.open(store, "a") as mine,
+        blz.open(store, "a") as theirs,
+    ):
         OTHERS[other](theirs)
         with pytest.raises(blz.ConflictError):
-            mine.delete(pc.field("n") == 6, retries=0)
+            once.delete(pc.field("n") == 6)
         assert mine.delete(pc.field("n") == 6).rows_deleted == 1
     assert 6 not in numbers(store)
     assert (5 in numbers(store)) == (other != "a delete of other rows")
 
 
 def test_an_append_does_not_make_a_delete_conflict(store):
-    with blz.open(store, "a") as mine, blz.open(store, "a") as theirs:
+    with blz.open(store, "a", retries=0) as mine, blz.open(store, "a") as theirs:
         theirs.append(TABLE.slice(0, 2))
-        mine.delete(pc.field("n") == 6, retries=0)
+        mine.delete(pc.field("n") == 6)
         assert deleted_rows(mine)[0] == 1
     assert numbers(store) == [*without(6), 0, 1]
 
 
 def test_deletes_of_different_row_groups_are_both_kept(store):
-    with blz.open(store, "a") as mine, blz.open(store, "a") as theirs:
+    with blz.open(store, "a", retries=0) as mine, blz.open(store, "a") as theirs:
         theirs.delete(pc.field("n") == 100)
-        mine.delete(pc.field("n") == 6, retries=0)
+        mine.delete(pc.field("n") == 6)
         assert deleted_rows(mine) == [1, 1, 0]
     assert numbers(store) == without(6, 100)
 

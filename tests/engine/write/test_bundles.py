@@ -46,8 +46,8 @@ def store():
     return store
 
 
-def changing(store):
-    return blz.open(store, "a", durability="process")
+def changing(store, **options):
+    return blz.open(store, "a", durability="process", **options)
 
 
 def files(store, prefix=layout.DATA):
@@ -310,8 +310,8 @@ def test_a_delete_conflicts_with_a_delete_that_rewrote_the_same_bundle(store):
             table.delete(pc.field("n") == 1)
 
     hooked = Hooked(store, before=once("lock", other, layout.LOCK))
-    with pytest.raises(blz.ConflictError), changing(hooked) as table:
-        table.delete(pc.field("n") == 3, retries=0)
+    with pytest.raises(blz.ConflictError), changing(hooked, retries=0) as table:
+        table.delete(pc.field("n") == 3)
     assert_holds(store, FIRST.slice(1))
 
 

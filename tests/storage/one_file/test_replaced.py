@@ -232,9 +232,9 @@ def test_handles_follow_a_file_of_before_ids_that_their_process_rewrites(tmp_pat
 
 
 def test_a_table_that_is_written_anew_in_its_file_is_no_other_file(path):
-    table = blz.open(path, "a")
+    table = blz.open(path, "a", retries=0)
     blz.to_blz(OTHER, path, mode="w")
     assert table.to_arrow().to_pydict() == OURS
     with pytest.raises(blz.ConflictError, match="open the table again"):
-        table.append({"a": [4]}, retries=0)
+        table.append({"a": [4]})
     assert blz.read_table(path).to_pydict() == OTHER

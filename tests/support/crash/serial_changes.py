@@ -66,40 +66,39 @@ def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, ke
     return verb, key
 
 
-def perform(t: blz.CTable, change: Change, retries: int) -> blz.Changed:
+def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
     """Make a change; return what it did."""
-    again = {"retries": retries} if isinstance(t, blz.CTable) else {}
     match change:
         case "append", rows:
-            return t.append(named(rows), **again)
+            return t.append(named(rows))
         case "delete", key:
-            return t.delete([("key", "==", key)], **again)
+            return t.delete([("key", "==", key)])
         case "update", key, n:
-            return t.update({"n": n}, [("key", "==", key)], **again)
+            return t.update({"n": n}, [("key", "==", key)])
         case "upsert", keys, n:
-            return t.upsert({"key": keys, "n": [n] * len(keys)}, on="key", **again)
+            return t.upsert({"key": keys, "n": [n] * len(keys)}, on="key")
         case "replace", key, ids:
             new = named([(one, key) for one in ids])
-            return t.replace_where(new, [("key", "==", key)], **again)
+            return t.replace_where(new, [("key", "==", key)])
         case "transaction", changes:
             with t.transaction() as tx:
                 for one in changes:
-                    perform(tx, one, 0)
+                    perform(tx, one)
             return tx.changed
         case "deduplicate", _:
-            return t.deduplicate("key", order_by="id", **again)
+            return t.deduplicate("key", order_by="id")
         case "truncate", n:
-            return t.truncate(n, **again)
+            return t.truncate(n)
         case "resize", n:
-            return t.resize(n, **again)
+            return t.resize(n)
         case "add_column", name:
-            return t.add_column(name, pc.field("n") * 2, **again)
+            return t.add_column(name, pc.field("n") * 2)
         case "drop_column", name:
-            return t.drop_columns([name], **again)
+            return t.drop_columns([name])
         case "rename", name, other:
-            return t.rename_columns({name: other}, **again)
+            return t.rename_columns({name: other})
         case "alter", name, type_:
-            return t.alter_column(name, type=type_, **again)
+            return t.alter_column(name, type=type_)
         case "attrs", key:
             t.attrs["key"] = key
             return blz.Changed(version=t.version)
@@ -111,21 +110,21 @@ def perform(t: blz.CTable, change: Change, retries: int) -> blz.Changed:
             blz.to_blz(named(rows), t._snapshot.version.store, attrs=attrs, durability="process")
             return blz.Changed(version=WRITTEN)
         case "compact", _:
-            return t.compact(sort_by=(), **again)
+            return t.compact(sort_by=())
         case "sort", _:
-            return t.compact(sort_by="n", **again)
+            return t.compact(sort_by="n")
         case "reorder", name:
-            return t.reorder_columns([name], **again)
+            return t.reorder_columns([name])
         case "tag", key:
             t.tags[f"tag {key}"] = t.version
         case "untag", key:
             t.tags.pop(f"tag {key}", None)
         case "retention", key:
-            return t.set_retention(versions=10_000, bytes=(1 << 40) + key, **again)
+            return t.set_retention(versions=10_000, bytes=(1 << 40) + key)
         case "row groups", key:
-            return t.set_row_group_rows(key + 1, **again)
+            return t.set_row_group_rows(key + 1)
         case "repair", _:
-            t.repair(retries=retries)
+            t.repair()
         case _:
             raise AssertionError(change)
     return blz.Changed()
@@ -152,17 +151,17 @@ def run(place, seed: int, worker: int, count: int, share: int) -> list[Done]:
     for _ in range(count):
         if draw.random() < 0.4:
             t.close()
-            t = blz.open(place, "a", durability="process")
-        done += step(t, drawn(draw, ids, t), draw.choice([0, 5]))
+            t = blz.open(place, "a", durability="process", retries=draw.choice([0, 5]))
+        done += step(t, drawn(draw, ids, t))
     t.close()
     return done
 
 
-def step(t: blz.CTable, change: Change, retries: int) -> list[Done]:
+def step(t: blz.CTable, change: Change) -> list[Done]:
     """Make a change; return what was acknowledged, nothing if it failed or did nothing."""
     before = t.version
     try:
-        done = perform(t, change, retries)
+        done = perform(t, change)
     except BlzError:
         return []
     did = done.rows_appended + done.rows_updated + done.rows_deleted

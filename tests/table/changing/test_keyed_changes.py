@@ -198,8 +198,8 @@ class TestUpsert:
             with opened(store) as other:
                 other.upsert({"id": [2, 3], "day": [2, 1], "n": [5, 6]}, on=on)
 
-        with opened(meanwhile(store, theirs)) as mine:
-            mine.upsert({"id": [3, 4] if on != "id" else [4, 5], "day": [2, 2]}, on=on, retries=0)
+        with opened(meanwhile(store, theirs), retries=0) as mine:
+            mine.upsert({"id": [3, 4] if on != "id" else [4, 5], "day": [2, 2]}, on=on)
         assert versions.newest_number(store) == 3
 
     def test_data_that_can_be_read_once_are_not_read_again(self):
@@ -338,8 +338,8 @@ class TestDeduplicate:
             with opened(store) as other:
                 other.append({"id": [1], "n": [2]})
 
-        with opened(meanwhile(store, theirs)) as mine:
-            mine.deduplicate("id", retries=0)
+        with opened(meanwhile(store, theirs), retries=0) as mine:
+            mine.deduplicate("id")
         assert cells(opened(store))["n"] == [0, 2]
 
 
