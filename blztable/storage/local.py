@@ -36,7 +36,7 @@ from blztable.storage.opening import (
     unreadable,
     unwritable,
 )
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
 
 TEMPORARY = ".tmp-"
 
@@ -54,10 +54,8 @@ _LINK_REFUSED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, err
 _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 
 
-class LocalStore:
+class LocalStore(Store):
     """Bytes under keys in the directory `path`; `prepare` creates a missing directory."""
-
-    is_one_file = False
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":

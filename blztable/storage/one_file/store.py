@@ -33,17 +33,26 @@ from threading import Condition
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
-from blztable.errors import BlzError, BusyError, CorruptError
+from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.checking import problems_around
-from blztable.storage.one_file.commits import Commit, ValueReader, keys_behind
+from blztable.storage.one_file.commits import (
+    Commit,
+    ValueReader,
+    check_first_bytes,
+    everything,
+    is_anyones,
+    is_unborn,
+    keys_behind,
+    whole_commits,
+)
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.seen import Seen
 from blztable.storage.one_file.writing import Writing, replaced
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader, Store
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
@@ -51,10 +60,11 @@ LOCK_SECONDS = 30.0
 FILE_SECONDS = 0.001
 
 
-class OneFileStore:
+class OneFileStore(Store):
     """Bytes under keys in one file."""
 
-    is_one_file = True
+    has_one_writer = True
+    appends_only = True
 
     def __init__(self, medium: Medium) -> None:
         self.medium = medium
@@ -147,10 +157,11 @@ class OneFileStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values."""
-        return self._listing().nbytes
+        """Bytes of the file."""
+        source = self._source()
+        return 0 if source is None else source.size
 
-    def source(self) -> Reader | None:
+    def _source(self) -> Reader | None:
         """Return the file that was read last, or the one that is there; None if none is."""
         with self._changed:
             commit = self._seen.newest
@@ -185,8 +196,12 @@ class OneFileStore:
         """Do nothing: the next writer cuts off what killed calls leave."""
 
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-        """Compare the record of each value with its checksums."""
-        return problems_around(keys, self._find)
+        """Compare the record of each value with its checksums, and the first bytes with theirs."""
+        yield from problems_around(keys, self._find)
+        try:
+            check_first_bytes(self._source(), self.name)
+        except CorruptError as error:
+            yield "", str(error)
 
     def reclaim(self) -> None:
         """Rewrite the file without the values that were removed."""
@@ -209,6 +224,10 @@ class OneFileStore:
 
     # A file that ends with no commit
 
+    def may_be_foreign(self) -> bool:
+        """Return True for a file so short that it may be no front of ours."""
+        return is_anyones(self._source())
+
     def lost_keys(self) -> list[str] | None:
         """Return the keys in the newest commit if it is damaged; None if it is not.
 
@@ -220,24 +239,42 @@ class OneFileStore:
             return None
         return list(keys_behind(commit.source, commit.end, self.name))
 
-    def bytes_behind(self) -> int:
-        """Return how many bytes lie behind the newest commit, if nobody is writing there.
-
-        They are of a commit that was never finished, or its end was damaged.
-        """
+    def unfinished_bytes(self) -> int:
+        """Return how many bytes lie behind the newest commit, if nobody is writing there."""
         with self._changed:
-            if self._writing is not None:
-                return 0
-            commit = self._look()
-            if commit is None or self._seen.file.is_gone:
-                return 0
-            rest = self.medium.rest() if commit.source.size > commit.behind else None
+            rest = self.medium.rest() if self._writing is None and self._behind() else None
             if rest is None:
                 return 0
             with rest:
                 # Again: a commit may have ended meanwhile.
-                commit = self._look()
-                return 0 if commit is None else commit.source.size - commit.behind
+                return self._behind()
+
+    def _behind(self) -> int:
+        """Return how many bytes lie behind the newest commit; all of a file that has none."""
+        commit = self._look()
+        if self._seen.file.is_gone:
+            return 0
+        if commit is not None:
+            return commit.source.size - commit.behind
+        source = self.medium.look()
+        return 0 if source is None or is_unborn(source) else source.size
+
+    def unfinished(self) -> "OneFileStore | None":
+        """Return the last whole commit, or else all whole records; None if there is no value."""
+        try:
+            found = next(self.earlier(), None) or _Earlier(self.medium)
+            return found if found._listing().nbytes else None
+        except CorruptError:
+            # It is no table, or its front is damaged.
+            return None
+
+    def earlier(self) -> "Iterator[OneFileStore]":
+        """Yield a store of each whole commit that has values, the newest first."""
+        source = self.medium.look()
+        if source is not None and not is_unborn(source):
+            for commit in whole_commits(source, self.name):
+                if commit.listing.nbytes:
+                    yield _Earlier(self.medium, commit)
 
     # Locks
 
@@ -476,6 +513,24 @@ class OneFileStore:
             yield
         except (BlzError, KeyNotFound) as error:
             self._failures.append(f"{what}: {error}")
+
+
+class _Earlier(OneFileStore):
+    """The values of one commit of a file, or else all whole records; only for reading."""
+
+    def __init__(self, medium: Medium, commit: Commit | None = None) -> None:
+        super().__init__(medium)
+        self._commit = commit
+
+    def _look(self) -> Commit | None:
+        if self._seen.newest is None:
+            source = self.medium.look()
+            if source is not None and not is_unborn(source):
+                self._seen.newest = self._commit or everything(source, self.name)
+        return self._seen.newest
+
+    def _may_write(self, timeout: float) -> bool:
+        raise ReadOnlyError(f"{self.name} was never finished; it is read only")
 
 
 # The bytes that a file had, by its path, when a rewrite by a commit failed. A commit tries again
