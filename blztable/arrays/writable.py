@@ -34,14 +34,14 @@ from blztable.arrays.files.header import VERSION_AT
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import check_memory, read_chunk
-from blztable.errors import ReadOnlyError, StorageError
+from blztable.errors import ConflictError, ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
+from blztable.storage.files import File, LocalFile, MemoryFile
 from blztable.storage.held import Turn
-from blztable.storage.in_place import InPlaceFile, LocalFile, MemoryFile
 from blztable.storage.journal import Write
 
 # Bytes of zeros that an array grows by at a time.
@@ -53,7 +53,7 @@ class Writable(Opened):
 
     array: Own
 
-    def __init__(self, file: InPlaceFile, own: Own, *, is_new: bool) -> None:
+    def __init__(self, file: File, own: Own, *, is_new: bool) -> None:
         super().__init__(file, file, own)
         self.is_new = is_new
         self._pid = os.getpid()
@@ -182,7 +182,9 @@ class Writable(Opened):
         self.settle()
         front = change(self.array.front)
         empty = front.with_info(replace(front.info, shape=(0, *front.info.shape[1:])))
-        file = self.file.beside() if isinstance(self.file, LocalFile) else MemoryFile()
+        self._check_place()
+        beside = self.file.beside()
+        file = beside or MemoryFile()
         own = replace(self.array, front=empty, offsets=[], digests=[], end=empty.length)
         try:
             new = Writable(file, own, is_new=True)
@@ -195,18 +197,17 @@ class Writable(Opened):
             new.finish()
             # Ctrl-C must not come between the change of the file and that of its offsets.
             with DeferInterrupt():
-                self._replace_by(file, new.array)
+                self._replace_by(beside, file, new.array)
         finally:
-            file.discard() if isinstance(file, LocalFile) else file.close()
+            if beside is not None:
+                beside.discard()
 
-    def _replace_by(self, file: InPlaceFile, own: Own) -> None:
-        """Let a finished file take the place of this one."""
-        if isinstance(self.file, LocalFile):
-            self.file.check_place()
+    def _replace_by(self, beside: LocalFile | None, file: File, own: Own) -> None:
+        """Let a finished file take the place of this one; its bytes, if it is not beside this."""
+        self._check_place()
         try:
-            if isinstance(self.file, LocalFile):
-                assert isinstance(file, LocalFile)
-                self.file.become(file)
+            if beside is not None:
+                beside.take_place()
             else:
                 data = file.read(0, file.size)
                 journal.commit(self.file, [(0, data)], self.file.size, len(data), crc32)
@@ -216,6 +217,13 @@ class Writable(Opened):
             raise
         self._become(own)
         self.is_new = False
+
+    def _check_place(self) -> None:
+        """ConflictError if the path leads to another file by now, or to none."""
+        if not self.file.is_there():
+            raise ConflictError(
+                f"{self.name}: the array was removed, or replaced by another file; open it again"
+            )
 
     @property
     def row_bytes(self) -> int:
@@ -241,7 +249,7 @@ class Writable(Opened):
             file.write(own.end, trailer)
             if file.size > (end := own.end + len(trailer)):
                 # A change made the last chunks shorter.
-                file.truncate(end)
+                file.cut(end)
             # The version last: a front may be torn, a byte is not.
             unfinished = own.encoded_front(is_finished=False)[VERSION_AT : VERSION_AT + 1]
             file.write(0, front[:VERSION_AT] + unfinished + front[VERSION_AT + 1 :])
@@ -309,7 +317,7 @@ class Writable(Opened):
             for write in added:
                 self.file.write(*write)
             if not self.file.is_sequential and self.file.size > growth.own().end:
-                self.file.truncate(growth.own().end)
+                self.file.cut(growth.own().end)
         except BaseException:
             # Rows are missing, so it must stay unfinished.
             super().close()

@@ -25,7 +25,7 @@ from blztable.errors import StorageError
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.descriptors import close_unwritten
 from blztable.storage.directories import Directories, parts_of
-from blztable.storage.disk import REAL_DISK, Disk
+from blztable.storage.disk import REAL_DISK, TEMPORARY, Disk
 from blztable.storage.locks import LocalLock, holders_of, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
@@ -37,8 +37,6 @@ from blztable.storage.opening import (
     unwritable,
 )
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
-
-TEMPORARY = ".tmp-"
 
 # For more keys, one flush of the whole file system is faster than a flush of each file (measured).
 SYNC_ALL_ABOVE = 64
