@@ -10,7 +10,6 @@ import os
 
 from blztable.arrays.files.foreign import read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.writable import Writable
@@ -22,6 +21,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format.checksum import crc32
+from blztable.format.header import ARRAY_HEADER, ArrayHeader
 from blztable.format.jsontext import Json
 from blztable.storage import journal
 from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, PipeFile

@@ -17,7 +17,6 @@ from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
 from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.files.front import Front, is_genuine
-from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.own import Own
 from blztable.arrays.items import as_items, as_values, by_number
 from blztable.arrays.opened import Opened
@@ -34,6 +33,7 @@ from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError
+from blztable.format.header import BLOSCPACK, EXTENDED
 from blztable.format.trailer import Layer
 from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report

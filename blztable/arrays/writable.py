@@ -30,12 +30,13 @@ from blztable.arrays.changes import (
 from blztable.arrays.encoding import encode_chunk
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.grid import Box, shape_of
-from blztable.arrays.files.header import VERSION_AT
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
-from blztable.arrays.reading import check_memory, read_chunk
+from blztable.arrays.reading import FEWER, read_chunk
+from blztable.engine.run.limits import check_memory
 from blztable.errors import ConflictError, ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
+from blztable.format.header import VERSION_AT
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
@@ -128,7 +129,7 @@ class Writable(Opened):
         if rows > len(self) and not self.is_new and not info.items:
             # A change is in memory until it is committed.
             chunk = encode_chunk(info, np.zeros(info.chunk_shape, info.dtype))
-            check_memory(len(chunk) * (len(info.grid) - self.nchunks), self.name)
+            check_memory(len(chunk) * (len(info.grid) - self.nchunks), self.name, FEWER)
         zeros = self._zeros(rows - len(self))
         if self.is_new and rows > len(self):
             for block in zeros:
