@@ -23,12 +23,9 @@ from blztable.engine.read.losses import Loss
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
-from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
 from blztable.metalayers import check_columns, check_fixed
-from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.one_file.unfinished import unfinished
 from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.batches import with_views
@@ -240,7 +237,7 @@ def open(
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:
             # Only then: the tables of this program are recognised first, and at no cost.
-            found = _unfinished(store)
+            found = recovered(store)
             if found is not None:
                 raise CorruptError(
                     f"{found.store.name} was never finished: {whole(found)}; read them with "
@@ -301,16 +298,10 @@ def exists(path: Place) -> bool:
         store.close()
 
 
-def _unfinished(store: Store) -> StagedVersion | None:
-    """Return what is whole of a file that was never finished; None for anything else."""
-    return recovered(unfinished(store)) if isinstance(store, OneFileStore) else None
-
-
 def _is_unfinished(store: Store) -> bool:
-    """True if a file has values and no version."""
+    """True if the store has values and no version, because nothing was published."""
     with suppress(BlzError):
-        if isinstance(store, OneFileStore) and versions.newest_number(store) is None:
-            return unfinished(store).nbytes > 0
+        return versions.newest_number(store) is None and store.unfinished() is not None
     return False
 
 
@@ -323,7 +314,7 @@ def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: st
         if on_corrupt == "raise":
             raise
         with opened_at(path) as store:
-            found = None if versions.newest_number(store) else _unfinished(store)
+            found = None if versions.newest_number(store) else recovered(store)
             if found is None:
                 raise
             snapshot = Snapshot(found, None)

@@ -15,8 +15,6 @@ from blztable.engine.version.copy import copy, files, is_whole
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import BlzError, TableNotFoundError
-from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.one_file.unfinished import earlier, unfinished
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
@@ -186,8 +184,8 @@ def _recoverable(store: Store, version: int | str | None) -> Version | None:
             f"{store.name} has a committed table; open it, or unpack it; read what is whole of a "
             'damaged one with on_corrupt="skip"'
         )
-    if damaged is None and version is None and isinstance(store, OneFileStore):
-        return recovered(unfinished(store))
+    if damaged is None and version is None:
+        return recovered(store)
     return damaged
 
 
@@ -197,7 +195,7 @@ def _back(store: Store, version: int | str | None) -> Iterator[Version]:
     Those that the last whole commit does not name any more, because they had expired, come last.
     """
     met: set[int] = set()
-    for commit in earlier(store) if isinstance(store, OneFileStore) else ():
+    for commit in store.earlier():
         with suppress(BlzError):
             meant = number_meant(commit, version)
             numbers = versions.numbers(commit) if meant is None else [meant]
@@ -256,7 +254,7 @@ def _copy(
         _, lock = copy(
             *(version, store, "copy", counted),
             is_durable=durability == "full",
-            steps=Drafts(store, head) if store.is_one_file else None,
+            steps=Drafts(store, head) if store.has_one_writer else None,
             is_strict=is_strict,
         )
         lock.close()

@@ -12,13 +12,13 @@ import numpy as np
 from blztable.arrays.encoding import encode_chunk, encode_item, in_slot, truncated
 from blztable.arrays.files.chunks import Chunks
 from blztable.arrays.files.front import Front
-from blztable.arrays.files.header import ARRAY_HEADER
 from blztable.arrays.files.info import ArrayInfo
 from blztable.arrays.files.own import Own
-from blztable.arrays.reading import check_memory
+from blztable.arrays.reading import FEWER
+from blztable.engine.run.limits import check_memory
 from blztable.errors import LimitError
 from blztable.format import jsontext
-from blztable.format.header import MAX_CHUNKS, MAX_METADATA_BYTES
+from blztable.format.header import ARRAY_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.storage.journal import Write
 
 # A reader takes no more items.
@@ -158,7 +158,7 @@ def exchanged(own: Own, chunks: Chunks, items: Mapping[int, object]) -> tuple[Ow
     if fixed == len(own.offsets):
         return replace(own, digests=digests), writes
     end = own.offsets[fixed]
-    check_memory(own.end - end, chunks.source.name)
+    check_memory(own.end - end, chunks.source.name, FEWER)
     offsets = own.offsets[:fixed]
     moved: list[bytes] = []
     for number in range(fixed, len(own.offsets)):

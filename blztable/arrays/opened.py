@@ -19,13 +19,13 @@ from blztable.closing import Closing
 from blztable.errors import ClosedError, CorruptError, FormatError
 from blztable.format.jsontext import Json
 from blztable.report import Problem, Report
-from blztable.storage.in_place import InPlaceFile, LocalFile
+from blztable.storage.files import File
 
 
 class Opened(Closing):
     """An open array: what `SuperChunk` shows, without indices of numpy."""
 
-    def __init__(self, file: InPlaceFile, source: Source, array: Own | Foreign) -> None:
+    def __init__(self, file: File, source: Source, array: Own | Foreign) -> None:
         self.file = file
         self.source = source
         self.array = array
@@ -89,7 +89,7 @@ class Opened(Closing):
     def reopened_at(self) -> str:
         """Return the path where a copy opens the array again; TypeError if it cannot."""
         self.check_open()
-        if not isinstance(self.file, LocalFile):
+        if not self.file.has_path:
             raise TypeError(
                 f"{self.name}: an array in memory or in a file object cannot be copied or pickled; "
                 "only one that was opened by its path, or its to_numpy()"

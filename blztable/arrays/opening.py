@@ -1,24 +1,40 @@
 """Opens the array at a place of the user: to read it, to change it, or what is whole of it.
 
-Knows nothing of indices of numpy.
+A file of a path is locked while it is open: shared by readers, exclusive by one writer. A file
+object is locked only within the process, for one writer. Knows nothing of indices of numpy.
 """
+
+import errno
+import io
+import os
 
 from blztable.arrays.files.foreign import read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
 from blztable.arrays.writable import Writable
-from blztable.errors import ReadOnlyError
+from blztable.errors import (
+    ConflictError,
+    ReadOnlyError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from blztable.format.checksum import crc32
+from blztable.format.header import ARRAY_HEADER, ArrayHeader
 from blztable.format.jsontext import Json
 from blztable.storage import journal
-from blztable.storage.in_place import APPEND, READ, InPlaceFile, open_in_place
+from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, PipeFile
+from blztable.storage.store import KeyNotFound
+
+READ, APPEND, CREATE = "r", "a", "x"
+# A writer waits for readers, and a reader for a writer.
+LOCK_SECONDS = 5.0
 
 
 def open_for_reading(place: object) -> Opened:
     """Open the array at a place of the user; read through its journal."""
-    file = open_in_place(place, READ)
+    file = file_at(place, READ)
     try:
         source = journal.read_through(file, crc32)
         header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
@@ -33,7 +49,7 @@ def open_for_reading(place: object) -> Opened:
 
 def open_recovered(place: object) -> Opened:
     """Open the whole chunks of an array that was never finished."""
-    file = open_in_place(place, READ)
+    file = file_at(place, READ)
     try:
         source = journal.read_through(file, crc32)
         header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
@@ -47,7 +63,7 @@ def open_recovered(place: object) -> Opened:
 
 def open_for_changes(place: object) -> Writable:
     """Open an array of ours to change it; finish what a crash left."""
-    file = open_in_place(place, APPEND)
+    file = file_at(place, APPEND)
     try:
         _, metadata = _begin_of(file)
         if not is_ours(metadata):
@@ -60,7 +76,7 @@ def open_for_changes(place: object) -> Writable:
         own_end = own.front.info.trailer + own.front.info.trailer_length
         if 0 < own_end < file.size:
             # A journal that was never whole.
-            file.truncate(own_end)
+            file.cut(own_end)
             file.flush()
         return Writable(file, own, is_new=False)
     except BaseException:
@@ -68,8 +84,86 @@ def open_for_changes(place: object) -> Writable:
         raise
 
 
-def _begin_of(file: InPlaceFile) -> tuple[ArrayHeader, Json]:
+def _begin_of(file: File) -> tuple[ArrayHeader, Json]:
     """Return header and metadata, as the journal makes them."""
     source = journal.read_through(file, crc32)
     header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
     return header, read_metadata(header, source.read)[1]
+
+
+def file_at(place: object, mode: str) -> File:
+    """Open the file at a place of the user: a path, a binary file, bytes, or None for memory."""
+    if isinstance(place, File):
+        return place
+    data = _content(place)
+    if data is not None:
+        if mode != READ:
+            kind = type(place).__name__
+            raise ReadOnlyError(f"{kind} can only be read; pass None or a BytesIO to write")
+        return MemoryFile(data, is_writable=False)
+    if isinstance(place, str | os.PathLike):
+        path = os.fsdecode(os.path.expanduser(place))
+        if not path:
+            raise ValueError("the path is empty; pass the file of the array")
+        return _local(path, mode)
+    if place is None and mode == CREATE:
+        return MemoryFile()
+    if isinstance(getattr(place, "encoding", None), str) or isinstance(place, io.TextIOBase):
+        raise TypeError("a file in text mode; open it in binary mode, such as 'rb' or 'r+b'")
+    if not (hasattr(place, "read") or hasattr(place, "write")):
+        raise TypeError(f"expected a path, a binary file or bytes, found {type(place).__name__}")
+    return _object(place, mode)
+
+
+def _content(place: object) -> memoryview | None:
+    """Return the bytes of an object that has them in memory, such as bytes or a memory map."""
+    try:
+        return memoryview(place).cast("B")  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _local(path: str, mode: str) -> File:
+    """Open and lock the file of a path."""
+    file = LocalFile(path)
+    try:
+        if mode == CREATE and not file.create():
+            raise TableExistsError(f"{file.name} exists; an array never replaces a file")
+        file.lock(LOCK_SECONDS, shared=mode == READ)
+        if file.look() is None or not file.is_there():
+            raise ConflictError(f"{file.name} was replaced by another file; open it again")
+    except KeyNotFound:
+        raise TableNotFoundError(f"no array exists at {file.name}") from None
+    except BaseException as error:
+        file.close()
+        if isinstance(error, StorageError) and error.errno == errno.ENOENT:
+            raise TableNotFoundError(f"no array exists at {file.name}") from None
+        raise
+    if mode == APPEND:
+        file.remove_leftovers()
+    return file
+
+
+def _object(place: object, mode: str) -> File:
+    """Return a file object of the user, locked for this one if it is to be written."""
+    name = str(getattr(place, "name", None) or type(place).__name__)
+    can_seek, can_read = _ask(place, "seekable"), _ask(place, "readable")
+    if mode != CREATE and not can_read:
+        raise StorageError(f"{name} can only be written; open a file that can be read")
+    if mode != CREATE and not can_seek:
+        raise StorageError(
+            f"{name} cannot seek; to read an array from it, pass what its read() returns"
+        )
+    if mode == READ:
+        return ObjectFile(place, name)
+    if getattr(place, "writable", lambda: True)() is False:
+        raise ReadOnlyError(f"{name} was opened for reading; open the file with 'r+b'")
+    is_sequential = not (can_seek and can_read)
+    file = PipeFile(place, name) if is_sequential else ObjectFile(place, name, is_writable=True)
+    file.lock(0)
+    return file
+
+
+def _ask(place: object, question: str) -> bool:
+    method = getattr(place, question, None)
+    return method is not None and bool(method())

@@ -5,7 +5,6 @@ of fronts and trailers.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, islice
@@ -16,10 +15,13 @@ from blztable.arrays.files.chunks import Chunks
 from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.info import STR, ArrayInfo
+from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError
 
+# The remedy where the memory does not suffice.
+FEWER = "read fewer rows"
 # Small chunks are decompressed by one task together.
 TASK_BYTES = 1 << 18
 
@@ -29,7 +31,7 @@ def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
     if info.items:
         return items_of(chunks, range(box[0].start, box[0].stop), info.items)
     shape = shape_of(box)
-    check_memory(math.prod(shape) * info.dtype.itemsize, chunks.source.name)
+    check_memory(math.prod(shape) * info.dtype.itemsize, chunks.source.name, FEWER)
     out = np.empty(shape, info.dtype)
     _run(
         (
@@ -107,7 +109,7 @@ def read_foreign_box(foreign: Foreign, box: Box) -> np.ndarray:
 def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
     """Return some of the uncompressed bytes of a file."""
     starts = foreign.starts
-    check_memory(stop - start, foreign.chunks.source.name)
+    check_memory(stop - start, foreign.chunks.source.name, FEWER)
     out = np.empty(stop - start, np.uint8)
 
     def fill(number: int) -> None:
@@ -126,12 +128,3 @@ def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
     mean = (stop - start) // max(end - number, 1)
     _run((partial(fill, one) for one in range(number, end)), mean)
     return out
-
-
-def check_memory(nbytes: int, name: str) -> None:
-    """LimitError if the machine has less memory."""
-    memory = None
-    if hasattr(os, "sysconf"):
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if memory is not None and nbytes > memory:
-        raise LimitError(f"{name}: {nbytes} bytes, and the machine has {memory}; read fewer rows")

@@ -17,19 +17,26 @@ from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
 from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.files.front import Front, is_genuine
-from blztable.arrays.files.header import BLOSCPACK, EXTENDED
 from blztable.arrays.files.own import Own
 from blztable.arrays.items import as_items, as_values, by_number
 from blztable.arrays.opened import Opened
-from blztable.arrays.opening import open_for_changes, open_for_reading, open_recovered
+from blztable.arrays.opening import (
+    APPEND,
+    CREATE,
+    READ,
+    file_at,
+    open_for_changes,
+    open_for_reading,
+    open_recovered,
+)
 from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError
+from blztable.format.header import BLOSCPACK, EXTENDED
 from blztable.format.trailer import Layer
 from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report
-from blztable.storage.in_place import APPEND, CREATE, READ, open_in_place
 
 # Items that an iteration reads at a time have about this many bytes.
 WINDOW_BYTES = 8 << 20
@@ -175,7 +182,7 @@ class SuperChunk(Closing):
         shape = lengths("shape", shape)
         attributes = plain({} if attrs is None else attrs)
         new_front(dtype, shape, options, is_stream=False)
-        file = open_in_place(place, CREATE)
+        file = file_at(place, CREATE)
         try:
             front = new_front(dtype, shape, options, is_stream=file.is_sequential)
             own = Own(front, [], front.length, [], attrs=attributes)

@@ -30,18 +30,19 @@ from blztable.arrays.changes import (
 from blztable.arrays.encoding import encode_chunk
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.grid import Box, shape_of
-from blztable.arrays.files.header import VERSION_AT
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
-from blztable.arrays.reading import check_memory, read_chunk
-from blztable.errors import ReadOnlyError, StorageError
+from blztable.arrays.reading import FEWER, read_chunk
+from blztable.engine.run.limits import check_memory
+from blztable.errors import ConflictError, ReadOnlyError, StorageError
 from blztable.format.checksum import crc32
+from blztable.format.header import VERSION_AT
 from blztable.format.jsontext import Json
 from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
+from blztable.storage.files import File, LocalFile, MemoryFile
 from blztable.storage.held import Turn
-from blztable.storage.in_place import InPlaceFile, LocalFile, MemoryFile
 from blztable.storage.journal import Write
 
 # Bytes of zeros that an array grows by at a time.
@@ -53,7 +54,7 @@ class Writable(Opened):
 
     array: Own
 
-    def __init__(self, file: InPlaceFile, own: Own, *, is_new: bool) -> None:
+    def __init__(self, file: File, own: Own, *, is_new: bool) -> None:
         super().__init__(file, file, own)
         self.is_new = is_new
         self._pid = os.getpid()
@@ -128,7 +129,7 @@ class Writable(Opened):
         if rows > len(self) and not self.is_new and not info.items:
             # A change is in memory until it is committed.
             chunk = encode_chunk(info, np.zeros(info.chunk_shape, info.dtype))
-            check_memory(len(chunk) * (len(info.grid) - self.nchunks), self.name)
+            check_memory(len(chunk) * (len(info.grid) - self.nchunks), self.name, FEWER)
         zeros = self._zeros(rows - len(self))
         if self.is_new and rows > len(self):
             for block in zeros:
@@ -182,7 +183,9 @@ class Writable(Opened):
         self.settle()
         front = change(self.array.front)
         empty = front.with_info(replace(front.info, shape=(0, *front.info.shape[1:])))
-        file = self.file.beside() if isinstance(self.file, LocalFile) else MemoryFile()
+        self._check_place()
+        beside = self.file.beside()
+        file = beside or MemoryFile()
         own = replace(self.array, front=empty, offsets=[], digests=[], end=empty.length)
         try:
             new = Writable(file, own, is_new=True)
@@ -195,18 +198,17 @@ class Writable(Opened):
             new.finish()
             # Ctrl-C must not come between the change of the file and that of its offsets.
             with DeferInterrupt():
-                self._replace_by(file, new.array)
+                self._replace_by(beside, file, new.array)
         finally:
-            file.discard() if isinstance(file, LocalFile) else file.close()
+            if beside is not None:
+                beside.discard()
 
-    def _replace_by(self, file: InPlaceFile, own: Own) -> None:
-        """Let a finished file take the place of this one."""
-        if isinstance(self.file, LocalFile):
-            self.file.check_place()
+    def _replace_by(self, beside: LocalFile | None, file: File, own: Own) -> None:
+        """Let a finished file take the place of this one; its bytes, if it is not beside this."""
+        self._check_place()
         try:
-            if isinstance(self.file, LocalFile):
-                assert isinstance(file, LocalFile)
-                self.file.become(file)
+            if beside is not None:
+                beside.take_place()
             else:
                 data = file.read(0, file.size)
                 journal.commit(self.file, [(0, data)], self.file.size, len(data), crc32)
@@ -216,6 +218,13 @@ class Writable(Opened):
             raise
         self._become(own)
         self.is_new = False
+
+    def _check_place(self) -> None:
+        """ConflictError if the path leads to another file by now, or to none."""
+        if not self.file.is_there():
+            raise ConflictError(
+                f"{self.name}: the array was removed, or replaced by another file; open it again"
+            )
 
     @property
     def row_bytes(self) -> int:
@@ -241,7 +250,7 @@ class Writable(Opened):
             file.write(own.end, trailer)
             if file.size > (end := own.end + len(trailer)):
                 # A change made the last chunks shorter.
-                file.truncate(end)
+                file.cut(end)
             # The version last: a front may be torn, a byte is not.
             unfinished = own.encoded_front(is_finished=False)[VERSION_AT : VERSION_AT + 1]
             file.write(0, front[:VERSION_AT] + unfinished + front[VERSION_AT + 1 :])
@@ -309,7 +318,7 @@ class Writable(Opened):
             for write in added:
                 self.file.write(*write)
             if not self.file.is_sequential and self.file.size > growth.own().end:
-                self.file.truncate(growth.own().end)
+                self.file.cut(growth.own().end)
         except BaseException:
             # Rows are missing, so it must stay unfinished.
             super().close()

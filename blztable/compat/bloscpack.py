@@ -11,9 +11,9 @@ from blztable.arrays.superchunk import SuperChunk
 from blztable.compat.arrays import OldColumn, OldFiles
 from blztable.compat.numpy_types import check_dtype
 from blztable.engine.run.limits import check_rows
-from blztable.errors import CorruptError, FormatError
+from blztable.engine.version.versions import can_hold_table
+from blztable.errors import FormatError
 from blztable.format.metalayers import FIXED, VARIABLE, LayerKey, Layers
-from blztable.storage.one_file.records import holds_table
 from blztable.storage.opening import first_bytes
 from blztable.storage.store import Store
 
@@ -22,8 +22,6 @@ SUFFIX = ".blp"
 KIND = "Bloscpack file"
 # Chunks of a file that a task decodes: those at its ends are decoded twice.
 CHUNKS_PER_TASK = 8
-# Bytes that tell a table in one file from a file of Bloscpack.
-MOST_FRONT = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,7 @@ def is_file(store: Store) -> bool:
 
     Its first bytes are read without a lock, so a writer of an array is not waited for.
     """
-    try:
-        store.list_names("")
-    except CorruptError:
-        # The root is no directory.
-        pass
-    else:
-        return False
-    first = first_bytes(store.name, MOST_FRONT)
-    return first.startswith(MAGIC) and not holds_table(first)
+    return not can_hold_table(store) and first_bytes(store.name, len(MAGIC)) == MAGIC
 
 
 def read_file(store: Store) -> OldFiles:

@@ -20,6 +20,8 @@ from blztable.storage.store import Buffer
 if sys.platform == "darwin":
     import fcntl
 
+# The start of the name of a file that is to get another name.
+TEMPORARY = ".tmp-"
 # Linux and macOS accept this many buffers in one writev. Each has 8 MiB at most, so a call stays
 # below 2 GiB, which macOS refuses.
 BUFFERS_PER_WRITE = 128

@@ -24,7 +24,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Protocol
 
-from blztable.storage.in_place import InPlaceFile
+from blztable.storage.files import File
 from blztable.storage.store import Buffer
 
 HEAD = struct.Struct("<8sI4xQ")
@@ -58,7 +58,7 @@ class Journal:
 class Patched:
     """A file as its journal makes it, for reading."""
 
-    def __init__(self, file: InPlaceFile, journal: Journal) -> None:
+    def __init__(self, file: File, journal: Journal) -> None:
         self.name = file.name
         self._file = file
         self._journal = journal
@@ -81,9 +81,7 @@ class Patched:
         return bytes(data)
 
 
-def commit(
-    file: InPlaceFile, writes: Sequence[Write], old_end: int, new_end: int, crc: Crc
-) -> None:
+def commit(file: File, writes: Sequence[Write], old_end: int, new_end: int, crc: Crc) -> None:
     """Make these changes of a file of `old_end` bytes, all of them or none."""
     inside: list[Write] = []
     beyond: list[Write] = []
@@ -109,7 +107,7 @@ def commit(
     _apply(file, Journal(tuple(inside), new_end))
 
 
-def find(file: InPlaceFile, crc: Crc) -> Journal | None:
+def find(file: File, crc: Crc) -> Journal | None:
     """Return the journal at the end of a file; None without a whole one."""
     size = file.size
     foot = file.read(max(size - FOOT.size, 0), FOOT.size)
@@ -139,22 +137,22 @@ def find(file: InPlaceFile, crc: Crc) -> Journal | None:
     return Journal(tuple(writes), new_end) if is_whole else None
 
 
-def read_through(file: InPlaceFile, crc: Crc) -> "InPlaceFile | Patched":
+def read_through(file: File, crc: Crc) -> "File | Patched":
     """Return the file for reading, as the journal at its end makes it."""
     journal = find(file, crc)
     return file if journal is None else Patched(file, journal)
 
 
-def finish(file: InPlaceFile, crc: Crc) -> None:
+def finish(file: File, crc: Crc) -> None:
     """Make the changes of a journal that a crash left."""
     journal = find(file, crc)
     if journal is not None:
         _apply(file, journal)
 
 
-def _apply(file: InPlaceFile, journal: Journal) -> None:
+def _apply(file: File, journal: Journal) -> None:
     for at, data in journal.writes:
         file.write(at, data)
     file.flush()
-    file.truncate(journal.new_end)
+    file.cut(journal.new_end)
     file.flush()

@@ -25,7 +25,7 @@ from blztable.errors import StorageError
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.descriptors import opened
 from blztable.storage.directories import Directories, parts_of
-from blztable.storage.disk import REAL_DISK, Disk
+from blztable.storage.disk import REAL_DISK, TEMPORARY, Disk
 from blztable.storage.locks import LocalLock, holders_of, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
@@ -36,9 +36,7 @@ from blztable.storage.opening import (
     unreadable,
     unwritable,
 )
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
-
-TEMPORARY = ".tmp-"
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
 
 # For more keys, one flush of the whole file system is faster than a flush of each file (measured).
 SYNC_ALL_ABOVE = 64
@@ -54,10 +52,8 @@ _LINK_REFUSED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, err
 _NOTHING_TO_REMOVE = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 
 
-class LocalStore:
+class LocalStore(Store):
     """Bytes under keys in the directory `path`; `prepare` creates a missing directory."""
-
-    is_one_file = False
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         if sys.platform == "win32":

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
 from blztable.storage.held import HeldLock, Holder
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class _Entry:
     holder: Holder = field(default_factory=Holder)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A place for tables in memory, in place of a path.
 
     All functions and methods work on it as on a directory: versions, transactions, filters, threads
@@ -49,8 +49,6 @@ class MemoryStore:
     >>> blz.read_table(store)["city"].to_pylist()
     ['Rome']
     """
-
-    is_one_file = False
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name

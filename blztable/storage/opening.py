@@ -90,9 +90,9 @@ def open_lockable(name: str, dir_fd: int, where: str, *, for_writing: bool) -> D
     return file
 
 
-def open_to_append(name: str, dir_fd: int, where: str) -> Descriptor:
-    """Open the regular file `name` for reading, and for writing at its end."""
-    flags = ANYTHING | os.O_RDWR | os.O_APPEND
+def open_to_write(name: str, dir_fd: int, where: str, *, at_end: bool) -> Descriptor:
+    """Open the regular file `name` for reading, and for writing: anywhere, or only at its end."""
+    flags = ANYTHING | os.O_RDWR | (os.O_APPEND if at_end else 0)
     try:
         file = opened(name, flags, dir_fd=dir_fd)
     except OSError as error:

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from blztable.errors import TableExistsError
+from blztable.storage.files import File, MemoryFile, ObjectFile, PipeFile, can_seek, spooled
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file import store as one_file
-from blztable.storage.one_file.sources import Sink, is_source, source_of
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Store
 
@@ -21,6 +21,8 @@ LAYOUTS = ("directory", "file")
 # The layout of a new table whose writer does not choose one.
 USUAL_LAYOUT = "directory"
 URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
+# Of a file object that cannot seek, up to this many bytes are copied to memory, more to a disk.
+SPOOLED_BYTES = 64 << 20
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
 Place = str | os.PathLike[str] | Store | Any
 
@@ -58,13 +60,32 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
     if is_new and hasattr(place, "write"):
         if layout == "directory":
             raise ValueError("a table in a directory needs a path, not a binary file")
-        return OneFileStore(Sink(place))
-    if not is_new and is_source(place):
-        return OneFileStore(source_of(place))
+        return OneFileStore(PipeFile(place, _name_of(place)))
+    if not is_new and (_is_bytes(place) or hasattr(place, "read")):
+        return OneFileStore(_file_of(place))
     several = "; dataset() takes several tables" if isinstance(place, list | tuple) else ""
     raise TypeError(
         f"expected a path, a binary file or a store, found {type(place).__name__}{several}"
     )
+
+
+def _file_of(place: Any) -> File:
+    """Return bytes, or a binary file that is open for reading, as a file that nobody changes."""
+    if _is_bytes(place):
+        return MemoryFile(bytes(place), is_writable=False, name="bytes in memory")
+    name = _name_of(place)
+    if not hasattr(place, "read_at") and not can_seek(place):
+        return spooled(place, name, SPOOLED_BYTES)
+    return ObjectFile(place, name)
+
+
+def _is_bytes(place: object) -> bool:
+    return isinstance(place, bytes | bytearray | memoryview)
+
+
+def _name_of(file: object) -> str:
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else f"a {type(file).__name__}"
 
 
 def _path_of(place: str | os.PathLike[str]) -> str | os.PathLike[str]:

@@ -19,16 +19,24 @@ Threads. All methods may be called from several threads at once.
 In a table that is one file, another process sees the changes of a process that holds a writer's
 lock only from its next `publish` on.
 
+A caller never asks which store it has. What stores differ in is said by `has_one_writer`,
+`appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`, `unfinished_bytes`, `unfinished` and
+`earlier`; their bodies here are those of a store that keeps each value by itself.
+
 Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an object store can
 implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol, Self
 
 from blztable.errors import CorruptError
 
 Buffer = bytes | bytearray | memoryview
+
+# Prefixes within each other, more than a table has.
+_DEPTH = 100
 
 
 class KeyNotFound(Exception):
@@ -79,18 +87,23 @@ class Lock(Protocol):
 
 
 class Store(Protocol):
-    """Bytes under keys. The module docstring has the promises of all methods."""
+    """Bytes under keys. The module docstring has the promises of all methods.
+
+    Attributes
+    ----------
+    has_one_writer : bool
+        True if one process writes at a time. It meets everything that others wrote before, and what
+        a killed one left is there until the next one writes.
+    appends_only : bool
+        True if a value that is replaced or removed keeps its room until `reclaim`.
+    """
+
+    has_one_writer: bool = False
+    appends_only: bool = False
 
     @property
     def name(self) -> str:
         """Name of the store in messages, usually its path."""
-
-    @property
-    def is_one_file(self) -> bool:
-        """True if the values lie one after another in one file.
-
-        A value that is replaced takes room there, and those of a killed process can be found.
-        """
 
     def open(self, key: str) -> Reader:
         """Open the value under `key`, to read ranges of it.
@@ -162,8 +175,43 @@ class Store(Protocol):
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
         """Return what is wrong around the values under `keys`: the key, and what it is.
 
-        No reader looks at it, so the values may be intact. A key without a value is skipped.
+        No reader looks at it, so the values may be intact. A key without a value is skipped. What
+        is wrong around all values has the key "".
         """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything in the store, also of what no caller can read."""
+        return _bytes_below(self, "", _DEPTH)
+
+    def may_be_foreign(self) -> bool:
+        """Return True if another program may have written what is there, too short to tell."""
+        return False
+
+    def lost_keys(self) -> list[str] | None:
+        """Return the keys of the newest publication if it is damaged; None if it is not.
+
+        Those that cannot be read are missing.
+        """
+        return None
+
+    def unfinished_bytes(self) -> int:
+        """Return how many bytes the next writer removes, if no writer is at work.
+
+        They are of a publication that was never finished, or that is damaged.
+        """
+        return 0
+
+    def unfinished(self) -> "Store | None":
+        """Return what is whole of an unfinished publication, to be read; None if nothing is."""
+        return None
+
+    def earlier(self) -> "Iterator[Store]":
+        """Yield what the store was after each publication that is whole, the newest first.
+
+        Nothing is yielded where only the present values can be found.
+        """
+        return iter(())
 
     def reclaim(self) -> None:
         """Give back the room of removed values; the caller makes sure that nobody writes.
@@ -205,3 +253,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the descriptors of the store. A later call opens them again; readers stay open."""
+
+
+def _bytes_below(store: Store, prefix: str, depth: int) -> int:
+    """Return the bytes of all values below a prefix."""
+    nbytes = 0
+    for name in store.list_names(prefix):
+        key = f"{prefix}/{name}" if prefix else name
+        try:
+            with store.open(key) as value:
+                nbytes += value.size
+        except (CorruptError, KeyNotFound):
+            # A prefix, or a link, or it is gone.
+            with suppress(CorruptError, KeyNotFound):
+                nbytes += _bytes_below(store, key, depth - 1) if depth else 0
+    return nbytes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import blztable as blz
-from blztable.storage.in_place import MemoryFile
+from blztable.storage.files import MemoryFile
 from support.bloscpack_reference import import_bloscpack
 from support.crash.in_place import RecordedFile, crash_states
 

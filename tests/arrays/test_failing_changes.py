@@ -14,7 +14,7 @@ import blztable as blz
 from blztable.arrays.writable import Writable
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.disk import REAL_DISK
-from blztable.storage.in_place import LocalFile
+from blztable.storage.files import LocalFile
 from blztable.storage.opening import open_file
 
 VALUES = np.arange(5000)
@@ -148,7 +148,7 @@ def test_an_array_that_is_replaced_while_it_is_opened_is_not_mixed_up(path, tmp_
         (tmp_path / "b.blp").replace(path)
         return open_file(name, dir_fd, where)
 
-    monkeypatch.setattr("blztable.storage.in_place.open_file", opening)
+    monkeypatch.setattr("blztable.storage.files.open_file", opening)
     with pytest.raises(blz.ConflictError, match="open it again"):
         blz.SuperChunk.open(path, "a")
 

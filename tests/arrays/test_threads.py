@@ -11,7 +11,7 @@ import pytest
 import blztable as blz
 from blztable.arrays import reading
 from blztable.engine.run import pool
-from blztable.storage.in_place import MemoryFile
+from blztable.storage.files import MemoryFile
 from support.bloscpack_reference import import_bloscpack
 
 THREADS = 4
@@ -127,7 +127,7 @@ def test_an_array_is_rewritten_beside_appends(array):
 
 
 def test_a_path_and_a_file_object_have_one_writer(tmp_path, monkeypatch):
-    monkeypatch.setattr("blztable.storage.in_place.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("blztable.arrays.opening.LOCK_SECONDS", 0.05)
     for place in (tmp_path / "a.blp", io.BytesIO()):
         with (
             blz.SuperChunk.create(place, "i8", (3,)) as array,

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from blztable.arrays import opening
 from blztable.engine.query import windows
-from blztable.storage import in_place
-from blztable.storage.in_place import LocalFile
+from blztable.storage.files import LocalFile
 from support.bit_equality import same_table
 from support.bloscpack_files import CHECKSUMS, file_of
 
@@ -136,13 +136,13 @@ def test_nothing_that_changes_a_table_touches_it(tmp_path):
 
 
 def test_a_closed_table_closes_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(in_place, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "LOCK_SECONDS", 0.01)
     path = write_file(tmp_path / "x.blp", np.arange(5))
     with blz.open(path) as table, pytest.raises(blz.BusyError):
-        LocalFile(str(path), "a")
+        LocalFile(path).lock(0)
     with pytest.raises(blz.ClosedError):
         table.to_arrow()
-    LocalFile(str(path), "a").close()
+    LocalFile(path).lock(0)
 
 
 def test_a_table_and_its_dataset_can_be_pickled(tmp_path):
@@ -181,7 +181,7 @@ def test_damage_is_an_error_or_leaves_the_values(tmp_path):
 
 # Bug: "holds no table", after the time that a reader waits for a writer.
 def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(in_place, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "LOCK_SECONDS", 0.01)
     path = tmp_path / "a.blp"
     with blz.SuperChunk.create(path, "i8") as array:
         array.append(np.arange(5000))

@@ -119,6 +119,19 @@ def test_no_two_files_need_each_other():
         pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
 
 
+def test_only_the_door_of_the_stores_knows_which_stores_there_are():
+    """`resolve` makes a store of a path; the face names the one in memory."""
+    kinds = ("blztable.storage.local", "blztable.storage.memory", "blztable.storage.one_file")
+    wrong = [
+        f"{name}:{line}: {target}"
+        for name in FILES
+        if room_of(name) != "storage" and name != "blztable"
+        for target, line in imports_of(name)
+        if target.startswith(kinds)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
 def test_imports_stand_at_the_top():
     wrong = [
         f"{name}:{node.lineno}: an import inside {function.name}()"

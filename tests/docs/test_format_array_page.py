@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import blztable as blz
-from blztable.arrays.files import header, own, section
-from blztable.arrays.files.header import ARRAY_HEADER, ArrayHeader
+from blztable.arrays.files import own, section
+from blztable.format.header import ARRAY_HEADER, UNFINISHED, ArrayHeader
 from blztable.storage import journal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format-array.md").read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def test_the_fields_of_the_header_follow_each_other():
     assert at == ARRAY_HEADER.size
     names = [name for *_, name, _ in fields if name][1:]
     assert names == list(ArrayHeader.__slots__)[: len(names)]
-    assert str(header.UNFINISHED) in section_of("The front")
+    assert str(UNFINISHED) in section_of("The front")
 
 
 def test_the_keys_of_the_metadata_are_those_of_a_file():

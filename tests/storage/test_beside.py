@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import blztable as blz
-from blztable.storage.beside import name_beside
+from blztable.storage.files import name_beside
 
 
 def leftover(path):

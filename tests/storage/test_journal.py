@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.storage import journal
-from blztable.storage.in_place import MemoryFile
+from blztable.storage.files import MemoryFile
 from support.crash.in_place import RecordedFile, crash_states
 
 OLD = bytes(range(64)) * 10

@@ -16,7 +16,7 @@ import pytest
 import blztable as blz
 from blztable.cli.command import main
 from blztable.ownership import shared_by
-from blztable.storage.in_place import APPEND, CREATE, LocalFile
+from blztable.storage.files import LocalFile
 from blztable.storage.local import LocalStore
 
 IS_ROOT = os.geteuid() == 0
@@ -156,13 +156,16 @@ def test_a_rewritten_array_belongs_to_the_owner_of_the_array(tmp_path, umask, mo
 
 def test_a_file_beside_another_one_is_like_it_before_it_takes_its_place(tmp_path, umask):
     path = tmp_path / "a"
-    LocalFile(str(path), CREATE).close()
+    file = LocalFile(path)
+    file.create()
     give(path, 0o600)
-    file = LocalFile(str(path), APPEND)
+    file.lock(0)
     beside = file.beside()
-    check(Path(beside.name), 0o600)
+    [other] = set(tmp_path.iterdir()) - {path}
+    check(other, 0o600)
     beside.discard()
     file.close()
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_file_of_an_export_that_replaces_another_one_belongs_to_its_owner(tmp_path, umask):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blztable.errors import BusyError, CorruptError
+from blztable.errors import BusyError, CorruptError, ReadOnlyError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -380,3 +380,57 @@ def test_a_lock_keeps_two_threads_apart(store):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(40)))
     assert most == 1
+
+
+# What a store says of itself
+
+
+def test_the_bytes_of_a_store_are_at_least_those_of_its_values(store):
+    before = store.nbytes
+    store.put_new(KEY, [b"x" * 5000])
+    store.put("meta/sizes", b"y" * 1000)
+    assert before + 6000 <= store.nbytes <= before + 6000 + 2000
+
+
+def test_a_replaced_value_takes_room_only_where_values_are_appended(store):
+    store.put("meta/sizes", b"x" * 100_000)
+    before = store.nbytes
+    for _ in range(3):
+        store.put("meta/sizes", b"y" * 100_000)
+    assert (store.nbytes > before) == store.appends_only
+    store.reclaim()
+    assert store.nbytes <= before
+
+
+def test_a_store_with_a_publication_has_nothing_lost_or_unfinished(store):
+    store.put_new(KEY, [b"x"])
+    store.publish("meta/manifest/1", b"one", durable=True)
+    assert store.lost_keys() is None
+    assert store.unfinished_bytes() == 0
+    assert not store.may_be_foreign()
+    assert list(store.problems([KEY, "meta/manifest/1", "data/missing"])) == []
+
+
+def test_each_earlier_publication_is_a_store_to_be_read(store):
+    for number in (1, 2, 3):
+        store.publish(f"meta/manifest/{number}", b"x" * number, durable=False)
+    found = list(store.earlier())
+    if not store.appends_only:
+        assert found == []
+        return
+    assert [max(one.list_names("meta/manifest")) for one in found] == ["3", "2", "1"]
+    assert found[1].get("meta/manifest/2") == b"xx"
+    with pytest.raises(ReadOnlyError):
+        found[1].put("meta/sizes", b"")
+
+
+def test_values_without_a_publication_are_unfinished_where_one_process_writes(store):
+    assert store.unfinished() is None
+    with store.lock("meta/lock", shared=False, timeout=0):
+        store.put_new(KEY, [b"x"])
+        found = store.unfinished()
+        # A writer at work is no unfinished one.
+        assert store.unfinished_bytes() == 0
+        assert (found is not None) == store.has_one_writer
+        if found is not None:
+            assert found.get(KEY) == b"x"

@@ -23,7 +23,8 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.format.manifest import Head
-from blztable.storage.memory import MemoryReader, MemoryStore
+from blztable.storage.files import File, MemoryFile
+from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
 
 Hook = Callable[[str, tuple[Any, ...]], None]
@@ -124,58 +125,46 @@ def tree(store) -> set[str]:
     return {path.relative_to(root).as_posix() for path in found}
 
 
-class FileInMemory:
+class FileInMemory(File):
     """The file of a table in one file, in memory."""
 
-    name = "memory"
-
     def __init__(self) -> None:
-        self._reader: MemoryReader | None = None
+        # Each is a file of its own, which readers keep after it was replaced.
+        self._now: MemoryFile | None = None
 
-    def look(self) -> MemoryReader | None:
-        return self._reader
+    @property
+    def size(self) -> int:
+        return self._now.size
 
-    def is_there(self) -> bool:
-        return True
+    def read(self, offset: int, length: int) -> bytes:
+        return self._now.read(offset, length)
 
-    def lock(self, timeout: float) -> ExitStack:
-        return ExitStack()
+    def look(self) -> MemoryFile | None:
+        return self._now
 
     def create(self) -> bool:
-        is_new = self._reader is None
-        self._reader = self._reader or MemoryReader(b"")
+        is_new = self._now is None
+        self._now = self._now or MemoryFile()
         return is_new
 
-    def append(self, buffers) -> None:
-        self._set(b"".join([self._reader._data, *buffers]))
+    def lock(self, timeout: float, **options: bool) -> None: ...
+
+    def write(self, offset: int, data) -> None:
+        self._now.write(offset, data)
 
     def cut(self, size: int) -> int:
-        self._set(self._reader._data[:size])
-        return size
+        return self._now.cut(size)
 
-    def written(self) -> int:
-        return self._reader.size
+    def beside(self, nbytes: int = 0) -> "FileInMemory":
+        new = FileInMemory()
+        new.create()
+        new.take_place = lambda: setattr(self, "_now", new._now)
+        return new
 
-    def rest(self) -> ExitStack:
-        return ExitStack()
-
-    def replace(self, write, nbytes: int) -> ExitStack:
-        pieces = []
-        write(lambda buffers: pieces.extend(map(bytes, buffers)))
-        self._reader = MemoryReader(b"".join(pieces))
-        return ExitStack()
-
-    def _set(self, data: bytes) -> None:
-        self._reader._data, self._reader.size = data, len(data)
-
-    def sync(self) -> None: ...
-
-    sync_name = sync
+    def discard(self) -> None: ...
 
     def remove(self) -> None:
-        self._reader = None
-
-    def close(self) -> None: ...
+        self._now = None
 
 
 def files_named(version: Version) -> set[str]:

@@ -14,14 +14,13 @@ import numpy as np
 
 from blztable.arrays.files.chunks import Chunks, Source
 from blztable.arrays.files.dtypes import dtype_of
-from blztable.arrays.files.header import BLOSCPACK, EXTENDED, UNKNOWN, ArrayHeader
 from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_json
 from blztable.block_terms import PLAIN
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import CHUNK_HEADER, LARGE_CHUNK_BYTES, MAX_RATIO, ChunkHeader
-from blztable.format.header import ITEM_ENDS, OFFSETS
+from blztable.format.header import BLOSCPACK, EXTENDED, ITEM_ENDS, OFFSETS, UNKNOWN, ArrayHeader
 from blztable.format.jsontext import Json
 from blztable.format.metadata import BlockInfo
 from blztable.format.trailer import HEAD_MAGIC, TRAILER_FOOT, Trailer

@@ -11,14 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from blztable.arrays.files.header import (
-    ARRAY_HEADER,
-    BLOSCPACK,
-    EXTENDED,
-    UNFINISHED,
-    UNKNOWN,
-    ArrayHeader,
-)
 from blztable.arrays.files.info import OURS, ArrayInfo
 from blztable.arrays.files.section import (
     JSON_MAGIC,
@@ -30,7 +22,17 @@ from blztable.arrays.files.section import (
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.checksum import CHECKSUMS, Checksum
-from blztable.format.header import ITEM_ENDS, METADATA, OFFSETS
+from blztable.format.header import (
+    ARRAY_HEADER,
+    BLOSCPACK,
+    EXTENDED,
+    ITEM_ENDS,
+    METADATA,
+    OFFSETS,
+    UNFINISHED,
+    UNKNOWN,
+    ArrayHeader,
+)
 from blztable.format.jsontext import Json
 
 # The typesize of a header is one byte.

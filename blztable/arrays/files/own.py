@@ -11,11 +11,11 @@ from typing import Self
 
 from blztable.arrays.files.chunks import Chunks, Source
 from blztable.arrays.files.front import Front, own_front
-from blztable.arrays.files.header import UNFINISHED, ArrayHeader
 from blztable.arrays.files.info import ArrayInfo, shape_of_json
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
+from blztable.format.header import UNFINISHED, ArrayHeader
 from blztable.format.jsontext import Json
 from blztable.format.trailer import HEAD_MAGIC, MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
 

@@ -75,11 +75,11 @@ class ChangeSet:
     def begin(self) -> None:
         """Number new files after those of the newest version, once the commit has its locks.
 
-        In one file, another process may have removed files whose numbers are free again, but
-        readers of its versions still look for them by these numbers.
+        Where one process writes at a time, the one before may have removed files whose numbers are
+        free again, but readers of its versions still look for them by these numbers.
         """
         store, base = self.commit.plan.store, _base(self.commit)
-        number = versions.newest_number(store) if store.is_one_file else None
+        number = versions.newest_number(store) if store.has_one_writer else None
         if number is not None and number != base.head.version:
             self.staged = self.staged.numbered_after(versions.load(store, number))
 

@@ -237,7 +237,8 @@ class _Creation:
         self.commit.files.record([*nodes, bundles])
         is_whole = len(columns) == len(self.contents.schema)
         drafts = None
-        if self.store.is_one_file and self.commit.base is None and not self.contents.sort_by:
+        is_new = self.commit.base is None
+        if self.store.has_one_writer and is_new and not self.contents.sort_by:
             head = replace(
                 self._head(NewGroups()),
                 uuid=str(uuid.uuid4()),

@@ -30,8 +30,6 @@ from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format.head.deletions import Deleted, unpack
 from blztable.report import Problem, Report
-from blztable.storage.one_file.commits import check_first_bytes
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound
 
 # Limits of a window. Rows are limited too, because some rows take memory but no bytes in a file.
@@ -98,9 +96,10 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
     try:
-        for key, message in version.store.problems([version.key, *sorted(files)]) if full else ():
+        keys = [version.key, *sorted(files)] if full else []
+        for key, message in version.store.problems(keys):
             place = files.get(key, (None, 0, head.rows))
-            problems.append(Problem(message, None, None, *place, key, True))
+            problems.append(Problem(message, None, None, *place, key or version.key, True))
     except StorageError as error:
         check_reading(error)
         problems.append(Problem(str(error), None, None, None, 0, head.rows, "", False))
@@ -119,15 +118,9 @@ def _manifest(version: Version) -> Iterator[Problem]:
     def problem(message: str, is_readable: bool) -> Problem:
         return Problem(message, None, None, None, 0, head.rows, version.key, is_readable)
 
-    if isinstance(version.store, OneFileStore):
-        try:
-            check_first_bytes(version.store.source(), version.store.name)
-        except (CorruptError, StorageError) as error:
-            check_reading(error)
-            yield problem(str(error), True)
-        behind = why_behind(version.store)
-        if behind:
-            yield problem(behind, True)
+    behind = why_behind(version.store)
+    if behind:
+        yield problem(behind, True)
     try:
         if load(version.store, head.version).head != head:
             yield problem("the manifest is not the one that was opened", False)

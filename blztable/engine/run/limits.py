@@ -45,13 +45,15 @@ def check_pages(type_: pa.DataType, rows: int, page_rows: int) -> None:
         check_rows(-(-rows // page_rows), "statistics of pages", PAGE_BYTES)
 
 
-def check_memory(nbytes: int, table: str) -> None:
+def check_memory(
+    nbytes: int, name: str, remedy: str = "read fewer columns or rows, or use to_batches()"
+) -> None:
     """Raise LimitError if the machine has less than `nbytes` bytes of memory."""
     memory = _memory()
     if memory is not None and nbytes > memory:
         raise LimitError(
-            f"{table}: the rows need {nbytes} bytes of memory, and the machine has {memory}; read "
-            "fewer columns or rows, or use to_batches()"
+            f"{name}: the rows need {nbytes} bytes of memory, and the machine has {memory}; "
+            f"{remedy}"
         )
 
 

@@ -24,8 +24,6 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout
-from blztable.storage.one_file.commits import is_anyones
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound, Store
 
 # Attempts to begin. A creation that fails removes directories that another one is about to use.
@@ -253,7 +251,7 @@ def _empty(store: Store) -> None:
 
 def check_free(store: Store) -> None:
     """Raise TableExistsError if a file at the root may be another program's, however short."""
-    if isinstance(store, OneFileStore) and is_anyones(store.source()):
+    if store.may_be_foreign():
         raise TableExistsError(
             f"{store.name} is a file, perhaps of another program; it is left as it is; remove it, "
             "or choose another path"

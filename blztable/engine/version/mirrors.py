@@ -2,7 +2,7 @@
 
 They describe the newest version. The engine itself reads only the version number in `meta/sizes`,
 to detect that the newest manifest is missing. The documents are refreshed under the writers' lock,
-so an older version never replaces a newer one. A table in one file has none of them.
+so an older version never replaces a newer one. A store that only appends has none of them.
 """
 
 import math
@@ -18,7 +18,6 @@ from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
 from blztable.format.line import last_page_rows
 from blztable.format.manifest import Head
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import KeyNotFound, Store
 
 # More bytes than `meta/sizes` has.
@@ -38,7 +37,8 @@ def refresh(
     `defaults` are those of the properties, and `lines` those of the manifest. The documents are not
     flushed: the next commit writes them again, and outdated ones do no harm.
     """
-    if store.is_one_file:
+    if store.appends_only:
+        # Each commit would leave the documents of the one before behind.
         return
     sizes = {
         # `versions.checked_newest` reads it, to detect that the newest manifest was removed.
@@ -117,10 +117,10 @@ def _default(found: Json, type_: pa.DataType) -> Json:
 def mirrored_number(store: Store) -> int:
     """Return the version number in `meta/sizes`; 0 if it cannot be read.
 
-    A table in one file has no such document. If its newest commit is damaged, return its version.
+    If the store has no such document, return the version of its newest publication if that is lost.
     """
     try:
-        if isinstance(store, OneFileStore):
+        if store.appends_only:
             return _lost_number(store)
         data = store.get(layout.SIZES, 0, _SIZES_BYTES)
         sizes = jsontext.loads(data, layout.SIZES)
@@ -130,8 +130,8 @@ def mirrored_number(store: Store) -> int:
     return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
 
 
-def _lost_number(store: OneFileStore) -> int:
-    """Return the version of the newest commit of a file if it is damaged; 0 if it is not."""
+def _lost_number(store: Store) -> int:
+    """Return the version of the newest publication if it is damaged; 0 if it is not."""
     keys = store.lost_keys()
     if keys is None:
         return 0

@@ -26,7 +26,6 @@ from blztable.errors import (
 from blztable.format import jsontext, layout, manifest
 from blztable.format.jsontext import Json
 from blztable.format.line import ColumnParts
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 E = TypeVar("E", bound=BlzError)
@@ -288,14 +287,14 @@ def _with_intact(error: E, number: int) -> E:
 
 def why_missing(store: Store, number: int) -> str:
     """Return why the newest version is not listed."""
-    if store.is_one_file:
+    if store.lost_keys() is not None:
         return "the newest commit of the file is damaged"
     return f"the manifest is gone, although {layout.SIZES} names version {number}"
 
 
 def why_behind(store: Store) -> str:
     """Return what is to be said of bytes behind the newest commit of a file; "" if none are."""
-    nbytes = store.bytes_behind() if isinstance(store, OneFileStore) else 0
+    nbytes = store.unfinished_bytes()
     if not nbytes:
         return ""
     return (

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from blztable.errors import CorruptError
-from blztable.storage.one_file.media import GrowingFile, Medium
+from blztable.storage.files import File
 from blztable.storage.one_file.records import decode_id, front_length
 from blztable.storage.opening import LocalReader
 from blztable.storage.store import Reader
@@ -56,10 +56,8 @@ class Followed:
         True as soon as the path was found to lead to another file, or to none any more.
     """
 
-    def __init__(self, medium: Medium) -> None:
-        self._medium = medium
-        # Only a path may lead to another file.
-        self._is_local = isinstance(medium, GrowingFile)
+    def __init__(self, file: File) -> None:
+        self._file = file
         self._identity: Identity | None = None
         # The reader that was compared last.
         self._met: Reader | None = None
@@ -70,13 +68,13 @@ class Followed:
         if self.is_gone:
             return None
         try:
-            source = self._medium.look()
+            source = self._file.look()
         except CorruptError:
             # A directory has the path.
             if self._identity is None:
                 raise
             source = None
-        if not self._is_local or (source is not None and source is self._met):
+        if not self._file.has_path or (source is not None and source is self._met):
             return source
         found = None if source is None else Identity.of(source)
         if self._identity is not None and not self._identity.is_followed_by(found):
@@ -87,10 +85,10 @@ class Followed:
 
     def meet(self, source: Reader) -> None:
         """Take a file that this process writes, which may be new or rewritten, for this one."""
-        if self._is_local:
+        if self._file.has_path:
             self._identity, self._met = Identity.of(source), source
 
     def close(self) -> None:
         """Release descriptors; the file is known again."""
         self._met = None
-        self._medium.close()
+        self._file.release()

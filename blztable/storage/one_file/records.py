@@ -121,11 +121,6 @@ def _metadata(data: bytes) -> dict[str, object]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def holds_table(data: bytes) -> bool:
-    """True if these first bytes of a file are the front of a table in one file."""
-    return _metadata(data).get("holds") == "table"
-
-
 def decode_id(front: bytes) -> tuple[str, int] | None:
     """Return the id in a front, and how often the file was rewritten; None if it has no id."""
     metadata = _metadata(front)

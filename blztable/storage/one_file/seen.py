@@ -5,9 +5,9 @@ Knows nothing of writing and of threads; the store calls it under its own lock.
 
 from weakref import WeakSet
 
+from blztable.storage.files import File
 from blztable.storage.one_file.commits import Commit, is_unborn, newest
 from blztable.storage.one_file.identity import Followed
-from blztable.storage.one_file.media import Medium
 
 # A reader that finds no commit looks again, because a writer may be about to cut the file.
 _LOOKS = 5
@@ -26,11 +26,11 @@ class Seen:
         The file that has them.
     """
 
-    def __init__(self, medium: Medium) -> None:
-        self._medium = medium
+    def __init__(self, file: File) -> None:
+        self._file = file
         self.newest: Commit | None = None
         self.all: WeakSet[Commit] = WeakSet()
-        self.file = Followed(medium)
+        self.file = Followed(file)
 
     def look(self) -> Commit | None:
         """Return the newest commit of the file as it is now."""
@@ -49,7 +49,7 @@ class Seen:
             if known is not None and known.behind == source.size:
                 return known
             size = source.size
-            self.newest = newest(source, self._medium.name, known)
+            self.newest = newest(source, self._file.name, known)
             if self.newest is not None:
                 self.all.add(self.newest)
                 return self.newest
@@ -66,7 +66,7 @@ class Seen:
 
     def forget(self) -> None:
         """Begin anew: this process has removed the file."""
-        self.newest, self.file = None, Followed(self._medium)
+        self.newest, self.file = None, Followed(self._file)
 
     def close(self) -> None:
         """Release what was read; a later call reads it again."""

@@ -33,17 +33,26 @@ from threading import Condition
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
-from blztable.errors import BlzError, BusyError, CorruptError
+from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
+from blztable.storage.files import File, LocalFile
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.checking import problems_around
-from blztable.storage.one_file.commits import Commit, ValueReader, keys_behind
+from blztable.storage.one_file.commits import (
+    Commit,
+    ValueReader,
+    check_first_bytes,
+    everything,
+    is_anyones,
+    is_unborn,
+    keys_behind,
+    whole_commits,
+)
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.media import GrowingFile, Medium
 from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.seen import Seen
 from blztable.storage.one_file.writing import Writing, replaced
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader
+from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader, Store
 
 # Seconds that a change without a lock of its caller waits for other writers.
 LOCK_SECONDS = 30.0
@@ -51,15 +60,15 @@ LOCK_SECONDS = 30.0
 FILE_SECONDS = 0.001
 
 
-class OneFileStore:
+class OneFileStore(Store):
     """Bytes under keys in one file."""
 
-    is_one_file = True
+    has_one_writer = True
+    appends_only = True
 
-    def __init__(self, medium: Medium) -> None:
-        self.medium = medium
-        self._is_local = isinstance(medium, GrowingFile)
-        self._seen = Seen(medium)
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._seen = Seen(file)
         self._made = False
         # What failed behind publications, until somebody is told.
         self._failures: list[str] = []
@@ -79,10 +88,10 @@ class OneFileStore:
     @property
     def name(self) -> str:
         """Name of the file in messages."""
-        return self.medium.name
+        return self._file.name
 
     def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
-        return (at, (self.name,)) if self._is_local else (OneFileStore, (self.medium,))
+        return (at, (self.name,)) if self._file.has_path else (OneFileStore, (self._file,))
 
     # Values
 
@@ -141,20 +150,21 @@ class OneFileStore:
     def _sync(self) -> None:
         with self._changed:
             if self._writing is None:
-                self.medium.sync()
+                self._file.flush()
             else:
                 self._writing.sync()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values."""
-        return self._listing().nbytes
+        """Bytes of the file."""
+        source = self._source()
+        return 0 if source is None else source.size
 
-    def source(self) -> Reader | None:
+    def _source(self) -> Reader | None:
         """Return the file that was read last, or the one that is there; None if none is."""
         with self._changed:
             commit = self._seen.newest
-        return self.medium.look() if commit is None else commit.source
+        return self._file.look() if commit is None else commit.source
 
     # Names
 
@@ -185,8 +195,12 @@ class OneFileStore:
         """Do nothing: the next writer cuts off what killed calls leave."""
 
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-        """Compare the record of each value with its checksums."""
-        return problems_around(keys, self._find)
+        """Compare the record of each value with its checksums, and the first bytes with theirs."""
+        yield from problems_around(keys, self._find)
+        try:
+            check_first_bytes(self._source(), self.name)
+        except CorruptError as error:
+            yield "", str(error)
 
     def reclaim(self) -> None:
         """Rewrite the file without the values that were removed."""
@@ -209,6 +223,10 @@ class OneFileStore:
 
     # A file that ends with no commit
 
+    def may_be_foreign(self) -> bool:
+        """Return True for a file so short that it may be no front of ours."""
+        return is_anyones(self._source())
+
     def lost_keys(self) -> list[str] | None:
         """Return the keys in the newest commit if it is damaged; None if it is not.
 
@@ -220,24 +238,42 @@ class OneFileStore:
             return None
         return list(keys_behind(commit.source, commit.end, self.name))
 
-    def bytes_behind(self) -> int:
-        """Return how many bytes lie behind the newest commit, if nobody is writing there.
-
-        They are of a commit that was never finished, or its end was damaged.
-        """
+    def unfinished_bytes(self) -> int:
+        """Return how many bytes lie behind the newest commit, if nobody is writing there."""
         with self._changed:
-            if self._writing is not None:
-                return 0
-            commit = self._look()
-            if commit is None or self._seen.file.is_gone:
-                return 0
-            rest = self.medium.rest() if commit.source.size > commit.behind else None
+            rest = self._file.rest() if self._writing is None and self._behind() else None
             if rest is None:
                 return 0
             with rest:
                 # Again: a commit may have ended meanwhile.
-                commit = self._look()
-                return 0 if commit is None else commit.source.size - commit.behind
+                return self._behind()
+
+    def _behind(self) -> int:
+        """Return how many bytes lie behind the newest commit; all of a file that has none."""
+        commit = self._look()
+        if self._seen.file.is_gone:
+            return 0
+        if commit is not None:
+            return commit.source.size - commit.behind
+        source = self._file.look()
+        return 0 if source is None or is_unborn(source) else source.size
+
+    def unfinished(self) -> "OneFileStore | None":
+        """Return the last whole commit, or else all whole records; None if there is no value."""
+        try:
+            found = next(self.earlier(), None) or _Earlier(self._file)
+            return found if found._listing().nbytes else None
+        except CorruptError:
+            # It is no table, or its front is damaged.
+            return None
+
+    def earlier(self) -> "Iterator[OneFileStore]":
+        """Yield a store of each whole commit that has values, the newest first."""
+        source = self._file.look()
+        if source is not None and not is_unborn(source):
+            for commit in whole_commits(source, self.name):
+                if commit.listing.nbytes:
+                    yield _Earlier(self._file, commit)
 
     # Locks
 
@@ -283,7 +319,7 @@ class OneFileStore:
     ) -> bool:
         """Create the file, `prefixes` and empty values under `keys` if they are missing."""
         self._check_attached()
-        is_new = self.medium.create()
+        is_new = self._file.create()
         self._made = self._made or is_new
         with self._change() as writing:
             for prefix in prefixes:
@@ -293,15 +329,15 @@ class OneFileStore:
                     writing.add(key, [])
         if durable:
             self._sync()
-            self.medium.sync_name()
+            self._file.flush_name()
         return is_new
 
     def withdraw(self) -> None:
         """Remove the file if it has no value and this store created it."""
         with self._change() as writing:
-            is_mine = self._made and self.medium.is_there()
+            is_mine = self._made and self._file.is_there()
             if is_mine and not any(writing.listing.values()):
-                self.medium.remove()
+                self._file.remove()
                 self._made = False
         if is_mine and not self._made:
             # The path is free, also for this store.
@@ -320,7 +356,7 @@ class OneFileStore:
         """True if the path leads to the file of this store, or there is none yet."""
         with self._changed:
             if self._writing is not None:
-                return self.medium.is_there()
+                return self._file.is_there()
             self._seen.file.look()
             return not self._seen.file.is_gone
 
@@ -398,18 +434,18 @@ class OneFileStore:
             return True
         self._check_attached()
         try:
-            lock = self.medium.lock(min(timeout, FILE_SECONDS))
-        except BusyError:
-            return False
-        try:
+            self._file.lock(min(timeout, FILE_SECONDS), at_end=True)
             # Again: it may have been replaced before the lock.
             self._check_attached()
-            writing = Writing.begin(self.medium, lock, self._seen.newest)
+            writing = Writing.begin(self._file, self._seen.newest)
             self._seen.meet(writing.commit)
             self._writing = writing
+        except BusyError:
+            self._file.unlock()
+            return False
         except BaseException:
             self._writing = None
-            lock.close()
+            self._file.unlock()
             raise
         return True
 
@@ -463,7 +499,7 @@ class OneFileStore:
                     _unwritten.pop(self.name, None)
         finally:
             try:
-                writing.lock.close()
+                self._file.unlock()
             finally:
                 self._writing = None
                 self._changed.notify_all()
@@ -478,6 +514,24 @@ class OneFileStore:
             self._failures.append(f"{what}: {error}")
 
 
+class _Earlier(OneFileStore):
+    """The values of one commit of a file, or else all whole records; only for reading."""
+
+    def __init__(self, file: File, commit: Commit | None = None) -> None:
+        super().__init__(file)
+        self._commit = commit
+
+    def _look(self) -> Commit | None:
+        if self._seen.newest is None:
+            source = self._file.look()
+            if source is not None and not is_unborn(source):
+                self._seen.newest = self._commit or everything(source, self.name)
+        return self._seen.newest
+
+    def _may_write(self, timeout: float) -> bool:
+        raise ReadOnlyError(f"{self.name} was never finished; it is read only")
+
+
 # The bytes that a file had, by its path, when a rewrite by a commit failed. A commit tries again
 # when the file has grown by half.
 _unwritten: dict[str, int] = {}
@@ -488,10 +542,10 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     name = os.path.realpath(os.fspath(path))
     store = _by_path.get(name)
     if store is None:
-        return _by_path.setdefault(name, OneFileStore(GrowingFile(name)))
+        return _by_path.setdefault(name, OneFileStore(LocalFile(name)))
     if not store.is_current:
         # Of two threads, each may make one. They lock each other as two processes do.
-        store = _by_path[name] = OneFileStore(GrowingFile(name))
+        store = _by_path[name] = OneFileStore(LocalFile(name))
     return store
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Self
 
 from blztable.errors import BlzError, ConflictError, CorruptError, StorageError
+from blztable.storage.files import File
 from blztable.storage.one_file.commits import (
     Commit,
     behind_record,
@@ -20,7 +21,6 @@ from blztable.storage.one_file.commits import (
     records,
 )
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.media import Medium
 from blztable.storage.one_file.records import (
     FOOT_BYTES,
     ID_DIGITS,
@@ -38,7 +38,7 @@ from blztable.storage.one_file.records import (
     record_bytes,
     record_head,
 )
-from blztable.storage.store import Buffer, Damaged, KeyNotFound, Lock
+from blztable.storage.store import Buffer, Damaged, KeyNotFound
 
 # The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
 # than this.
@@ -61,9 +61,8 @@ class Writing:
         One for each lock of a writer that is held, and for each change that is made.
     """
 
-    def __init__(self, medium: Medium, lock: Lock, commit: Commit) -> None:
-        self._medium = medium
-        self.lock = lock
+    def __init__(self, file: File, commit: Commit) -> None:
+        self._file = file
         self._see(commit)
         self.users: set[object] = set()
         # The bytes before this position are durable; what others wrote may not be.
@@ -74,23 +73,23 @@ class Writing:
         self._published = 0
 
     @classmethod
-    def begin(cls, medium: Medium, lock: Lock, known: Commit | None) -> Self:
+    def begin(cls, file: File, known: Commit | None) -> Self:
         """Find the newest commit, and cut off what killed writers left behind it."""
-        source = medium.look()
+        source = file.look()
         if source is None:
-            raise KeyNotFound(medium.name)
+            raise KeyNotFound(file.name)
         if is_unborn(source):
-            medium.cut(0)
-            medium.append([new_front(_new_id())])
+            file.cut(0)
+            file.append([new_front(_new_id())])
         if known is not None and known.source is not source:
             known = None
-        commit = newest(source, medium.name, known)
+        commit = newest(source, file.name, known)
         if commit is None:
-            front = front_of(source, medium.name)
+            front = front_of(source, file.name)
             commit = Commit(source, Listing(), len(front), b"", len(front), crc32(front))
-        writing = cls(medium, lock, commit)
+        writing = cls(file, commit)
         if source.size > commit.behind:
-            writing._end = medium.cut(commit.behind)
+            writing._end = file.cut(commit.behind)
         return writing
 
     def _see(self, commit: Commit) -> None:
@@ -105,7 +104,7 @@ class Writing:
         self._check()
         if self._flushed < self._end:
             try:
-                self._medium.sync()
+                self._file.flush()
             except BlzError:
                 # The kernel takes the pages for clean now, so another flush would succeed.
                 self._has_failed = True
@@ -150,8 +149,8 @@ class Writing:
 
     def check_place(self) -> None:
         """Raise ConflictError if the name is that of another file by now."""
-        if not self._medium.is_there():
-            raise replaced(self._medium.name)
+        if not self._file.is_there():
+            raise replaced(self._file.name)
 
     def publish_names(self) -> None:
         """Append the names and a foot, if they differ from those of the commit."""
@@ -185,15 +184,19 @@ class Writing:
         """Copy the values that live to a new file, which takes the place of this one."""
         self._check()
         self.check_place()
-        lock = self._medium.replace(self._copy, self.listing.nbytes)
-        if lock is None:
+        new = self._file.beside(self.listing.nbytes)
+        if new is None:
             return
-        self.lock.close()
-        self.lock = lock
-        source = self._medium.look()
-        commit = None if source is None else newest(source, self._medium.name)
+        try:
+            self._copy(new.append)
+            new.flush()
+            new.take_place()
+        finally:
+            new.discard()
+        source = self._file.look()
+        commit = None if source is None else newest(source, self._file.name)
         if commit is None:
-            raise StorageError(f"{self._medium.name}: the file that was written is gone")
+            raise StorageError(f"{self._file.name}: the file that was written is gone")
         self._see(commit)
 
     def end(self) -> None:
@@ -204,7 +207,7 @@ class Writing:
         neither: a later writer takes the names of removed values away.
         """
         commit, removed = self.commit, self._removed
-        end = self._medium.cut(commit.behind) if self._end > commit.behind else commit.behind
+        end = self._file.cut(commit.behind) if self._end > commit.behind else commit.behind
         self._see(commit)
         self._end = end
         if self._has_failed:
@@ -220,9 +223,9 @@ class Writing:
     def _has_removed(self) -> bool:
         """True if the file has a value that is not named any more, or bytes that are no record."""
         source = self.commit.source
-        check_front(source, self.commit, self._medium.name)
+        check_front(source, self.commit, self._file.name)
         live = {place for _, place in self.listing.values()}
-        end = len(front_of(source, self._medium.name))
+        end = len(front_of(source, self._file.name))
         for head in records(source, end):
             if head.kind == VALUE and head.value not in live:
                 return True
@@ -262,14 +265,14 @@ class Writing:
         self._check()
         end = self._end + sum(map(_length, buffers))
         try:
-            self._medium.append(buffers)
+            self._file.append(buffers)
         except BaseException:
             self._has_failed = True
             with suppress(BlzError):
-                if self._medium.written() == end:
+                if self._file.size == end:
                     self._end, self._has_failed = end, False
                 else:
-                    self._has_failed = self._medium.cut(self._end) != self._end
+                    self._has_failed = self._file.cut(self._end) != self._end
             raise
         self._end = end
 
@@ -277,15 +280,15 @@ class Writing:
         """Refuse to write behind bytes that may be lost."""
         if self._has_failed:
             raise StorageError(
-                f"{self._medium.name}: a write or a flush failed, so what this process wrote since "
+                f"{self._file.name}: a write or a flush failed, so what this process wrote since "
                 "it locked the file may be lost; end its transactions, and write again"
             )
 
     def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
         """Append the front, the values that live, their names and a foot to a new file."""
         source, listing = self.commit.source, Listing()
-        check_front(source, self.commit, self._medium.name)
-        front = next_front(front_of(source, self._medium.name), _new_id())
+        check_front(source, self.commit, self._file.name)
+        front = next_front(front_of(source, self._file.name), _new_id())
         append([front])
         end = len(front)
         for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
@@ -293,7 +296,7 @@ class Writing:
             at = place.position - record_bytes(key, 0)
             head = None if at < 0 else decode_head(source.read(at, place.position - at), at)
             if head is None or (head.key, head.value) != (key, place):
-                raise CorruptError(f"{self._medium.name}/{key}: the head of the record is damaged")
+                raise CorruptError(f"{self._file.name}/{key}: the head of the record is damaged")
             start = record_head(end, key, place.length, head.crc)
             append(start)
             end += sum(map(_length, start))

@@ -7,8 +7,8 @@ import pytest
 
 import blztable as blz
 from blztable.storage.disk import Disk
+from blztable.storage.files import LocalFile
 from blztable.storage.one_file import records
-from blztable.storage.one_file.media import GrowingFile
 from blztable.storage.one_file.store import OneFileStore
 
 ROWS = {"n": [1, 2, 3]}
@@ -51,7 +51,7 @@ def path(tmp_path):
 
 def on(path, **fails):
     disk = FailingDisk(**fails)
-    return disk, OneFileStore(GrowingFile(path, disk=disk))
+    return disk, OneFileStore(LocalFile(path, disk=disk))
 
 
 def begun(store, rows):

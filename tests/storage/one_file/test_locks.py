@@ -15,11 +15,11 @@ import pytest
 
 import blztable as blz
 from blztable.storage.disk import Disk
+from blztable.storage.files import LocalFile
 from blztable.storage.held import HeldLock, Holder
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file import store as one_file
 from blztable.storage.one_file.identity import Identity
-from blztable.storage.one_file.media import GrowingFile
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.one_file.writing import Writing
 
@@ -46,10 +46,12 @@ def script(code, path):
 
 def is_free(path):
     """True if another process could lock the file now."""
+    file = LocalFile(path)
     try:
-        GrowingFile(path).lock(0).close()
+        file.lock(0)
     except blz.BusyError:
         return False
+    file.unlock()
     return True
 
 
@@ -178,7 +180,7 @@ class LateDisk(Disk):
 # Bug: the commit was cut off again, which a reader may have opened already.
 def test_a_commit_that_is_whole_in_the_file_stays_though_a_handler_raises(path):
     disk = LateDisk()
-    with blz.open(OneFileStore(GrowingFile(path, disk=disk)), "a") as table:
+    with blz.open(OneFileStore(LocalFile(path, disk=disk)), "a") as table:
         disk.error = Alarm()
         with pytest.raises(Alarm):
             table.append({"n": [2]})
@@ -310,7 +312,7 @@ def test_a_long_lived_reader_keeps_nothing_of_the_versions_it_has_left(path):
     with blz.open(path) as reader:
         for number in range(20):
             # A store of its own is what another process has.
-            blz.to_blz({"n": [number]}, OneFileStore(GrowingFile(path)), mode="a")
+            blz.to_blz({"n": [number]}, OneFileStore(LocalFile(path)), mode="a")
             reader.refresh()
             assert len(store._holders) == 1
     assert not store._holders

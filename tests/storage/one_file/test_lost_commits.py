@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.storage.one_file import media, records
+from blztable.storage import files
+from blztable.storage.one_file import records
 from blztable.storage.one_file.store import at
 
 FIRST = {"n": list(range(1000))}
@@ -232,7 +233,7 @@ def test_a_file_that_cannot_be_locked_is_opened_without_a_word_of_what_lies_behi
     def refuse(*args, **options):
         raise blz.StorageError(errno.EIO, "Input/output error (locking)", "t.blz")
 
-    monkeypatch.setattr(media, "lock_at", refuse)
+    monkeypatch.setattr(files, "lock_at", refuse)
     assert len(rows(path)) == 1900
     with blz.open(path) as table:
         assert table.verify().is_intact

@@ -10,9 +10,9 @@ import pytest
 
 import blztable as blz
 from blztable.storage.disk import Disk
+from blztable.storage.files import LocalFile
 from blztable.storage.one_file import store as one_file
 from blztable.storage.one_file import writing
-from blztable.storage.one_file.media import GrowingFile
 from blztable.storage.one_file.store import OneFileStore
 
 SECRET = "SECRET-0123456789-abcdefghijklmnop"
@@ -129,7 +129,7 @@ def half_dead(tmp_path, monkeypatch):
 # Bug: zero free blocks counted as a full disk.
 def test_a_file_is_rewritten_where_the_file_system_does_not_tell_its_size(half_dead):
     size = half_dead.stat().st_size
-    with blz.open(OneFileStore(GrowingFile(half_dead, disk=SizelessDisk())), "a") as table:
+    with blz.open(OneFileStore(LocalFile(half_dead, disk=SizelessDisk())), "a") as table:
         table.vacuum()
     assert half_dead.stat().st_size < size
 
@@ -138,7 +138,7 @@ def test_a_file_is_rewritten_where_the_file_system_does_not_tell_its_size(half_d
 @pytest.mark.parametrize("is_told", [False, True])
 def test_a_rewrite_that_fails_is_told_once_and_not_tried_by_each_commit(half_dead, is_told):
     disk = SmallDisk(half_dead, 1 << 17, is_told=is_told)
-    with blz.open(OneFileStore(GrowingFile(half_dead, disk=disk)), "a") as table:
+    with blz.open(OneFileStore(LocalFile(half_dead, disk=disk)), "a") as table:
         size = half_dead.stat().st_size
         with pytest.warns(UserWarning, match=r"No space left on device.*call vacuum\(\)|vacuum"):
             table.append({"x": [1.0]})
@@ -220,7 +220,7 @@ def test_a_rewrite_that_succeeded_is_no_failure_that_defers_the_next_one(half_de
 def test_vacuum_forgets_that_a_rewrite_failed(half_dead):
     disk = SmallDisk(half_dead, 1 << 17, is_told=True)
     with (
-        blz.open(OneFileStore(GrowingFile(half_dead, disk=disk)), "a") as table,
+        blz.open(OneFileStore(LocalFile(half_dead, disk=disk)), "a") as table,
         pytest.warns(UserWarning, match=r"call vacuum\(\)"),
     ):
         table.append({"x": [1.0]})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import blztable as blz
-from blztable.storage.in_place import LocalFile
+from blztable.storage.files import LocalFile
 
 CHUNK_ROWS = 50
 MOST_ROWS = 1000

@@ -19,8 +19,8 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage import resolve
+from blztable.storage.files import LocalFile
 from blztable.storage.local import LocalStore
-from blztable.storage.one_file.media import GrowingFile
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import store_at
 from blztable.storage.store import Store
@@ -136,7 +136,7 @@ def recorded(
 def store_on(path: Path, disk: RecordingDisk) -> Store:
     """Return the store of the usual layout at a path of this disk."""
     if resolve.USUAL_LAYOUT == "file":
-        return OneFileStore(GrowingFile(path, disk=disk))
+        return OneFileStore(LocalFile(path, disk=disk))
     return LocalStore(path, disk=disk)
 
 

@@ -8,7 +8,7 @@ rest, in which a write may be torn at a sector or be zeros. Knows nothing of wha
 import random
 from collections.abc import Iterator
 
-from blztable.storage.in_place import MemoryFile
+from blztable.storage.files import MemoryFile
 
 SECTOR = 512
 MIXTURES = 12
@@ -27,9 +27,10 @@ class RecordedFile(MemoryFile):
         super().write(at, data)
         self.log.append(("write", at, bytes(data)))
 
-    def truncate(self, size: int) -> None:
-        super().truncate(size)
+    def cut(self, size: int) -> int:
+        super().cut(size)
         self.log.append(("truncate", size, b""))
+        return size
 
     def flush(self) -> None:
         self.log.append(("flush", 0, b""))

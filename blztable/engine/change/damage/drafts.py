@@ -1,8 +1,8 @@
-"""Drafts: what a killed creation or copy of a table in one file leaves, so that rows can be read.
+"""Drafts: what a killed creation or copy leaves in a store of one writer, so that rows can be read.
 
 A draft is a manifest of one row group. The creation appends it behind the parts of the row group,
-so the parts of a draft that can be read are whole. No commit names drafts. In a directory there are
-none: other creations share it, and the next one removes what a killed one left.
+so the parts of a draft that can be read are whole. No commit names drafts. A store of many writers
+has none: other creations share it, and the next one removes what a killed one left.
 """
 
 import secrets
@@ -29,8 +29,6 @@ from blztable.format.bundle import BundleFacts
 from blztable.format.head import deletions
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
-from blztable.storage.one_file.store import OneFileStore
-from blztable.storage.one_file.unfinished import is_abandoned, unfinished
 from blztable.storage.store import KeyNotFound, Store
 
 
@@ -110,10 +108,13 @@ class Drafts:
 
 def recovered(store: Store) -> StagedVersion | None:
     """Return the whole row groups of a creation that was killed; None if there is none."""
+    unfinished = store.unfinished()
+    if unfinished is None:
+        return None
     staged: StagedVersion | None = None
     for number in count(1):
         try:
-            draft = _draft(store, number)
+            draft = _draft(unfinished, number)
         except (KeyNotFound, CorruptError):
             break
         if staged is None:
@@ -138,14 +139,12 @@ def check_nothing_whole(store: Store) -> None:
 
     A creation at work leaves them too: the caller waits for its lock, and finds its table.
     """
-    if not isinstance(store, OneFileStore) or not can_hold_table(store):
+    if not store.has_one_writer or not can_hold_table(store) or newest_number(store) is not None:
         return
-    if newest_number(store) is not None:
-        return
-    if recovered(unfinished(store)) is None or not is_abandoned(store):
+    if not store.unfinished_bytes():
         return
     # Again: the creation may have ended in between.
-    found = recovered(unfinished(store)) if newest_number(store) is None else None
+    found = recovered(store) if newest_number(store) is None else None
     if found is not None:
         raise TableExistsError(
             f"{store.name} was never finished: {whole(found)}; write them to a table with "
