@@ -127,7 +127,7 @@ class LocalFile(InPlaceFile):
             self._parent = open_directory(parent, None, parent)
             if mode == CREATE:
                 with failures("creating", name, self.name):
-                    REAL_DISK.close(REAL_DISK.create(name, self._parent.fd))
+                    REAL_DISK.create(name, self._parent.fd).close_written()
             self._lock: LocalLock = lock_at(
                 name,
                 self._parent.fd,
