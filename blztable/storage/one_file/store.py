@@ -306,7 +306,7 @@ class OneFileStore(Store):
             assert writing is not None
             # Its release takes out this user alone, also if the exception of a signal handler comes
             # before the user is added.
-            lock = HeldLock(holder, shared, self._condition, partial(self._leave, writing, user))
+            lock = HeldLock(holder, shared, self._condition, partial(self._release, writing, user))
             writing.users.add(user)
             return lock
 
@@ -456,7 +456,7 @@ class OneFileStore(Store):
             yield
         except BaseException:
             if self._writing is not None:
-                self._leave(self._writing, user)
+                self._release(self._writing, user)
             raise
 
     @contextmanager
@@ -475,17 +475,24 @@ class OneFileStore(Store):
             assert writing is not None
             writing.users.add(user)
             yield writing
-            if len(writing.users) == 1:
+            if writing.locks == 1:
                 writing.publish_names()
                 self._seen.newest = writing.commit
-            self._leave(writing, user)
+            self._release(writing, user)
 
-    def _leave(self, writing: "Writing", user: object) -> None:
-        """Take out a user; the last one ends the writing."""
+    def _release(self, writing: "Writing", user: object) -> None:
+        """Take out a user, whether it was added or not."""
         with self._changed:
-            writing.users.discard(user)
-            if not writing.users and self._writing is writing:
-                self._end(writing)
+            try:
+                if writing.users <= {user}:
+                    self._leave(writing)
+            finally:
+                writing.users.discard(user)
+
+    def _leave(self, writing: "Writing") -> None:
+        """End a writing that its last user leaves."""
+        if self._writing is writing:
+            self._end(writing)
 
     def _end(self, writing: "Writing") -> None:
         """End a writing. What fails behind its commit is told later, and done by a later writer."""

@@ -92,6 +92,11 @@ class Writing:
             writing._end = file.cut(commit.behind)
         return writing
 
+    @property
+    def locks(self) -> int:
+        """Number of locks that writers hold, and of changes that are made."""
+        return len(self.users)
+
     def _see(self, commit: Commit) -> None:
         self.commit, self.listing = commit, commit.listing.copy()
         self._end = commit.behind
