@@ -21,7 +21,7 @@ from blztable.engine.change import rows
 from blztable.engine.change import update as updating
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.query import expressions
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.run.progress import Callback
 from blztable.report import Changed
 from blztable.table.changing.target import Target
@@ -55,7 +55,7 @@ def update(
     """Set columns in some rows; return True as well if a value belongs to a single row."""
     staged, new_values, of_rows = target.staged, {}, False
     with ExitStack() as stack:
-        opened = stack.enter_context(OpenParts(staged))
+        opened = stack.enter_context(OpenColumns.whole(staged))
         masks, meant = updating.selected(opened, where)
         for name, value in evolving.checked_mapping(values, "values").items():
             evolving.check_target(staged, name, evolve)
@@ -78,14 +78,14 @@ def update(
             is_expression = isinstance(new, pc.Expression)
             new_values[index] = new if is_expression else target.values(index, new, evolve)
         if change_set.staged is not staged:
-            opened = stack.enter_context(OpenParts(change_set.staged))
+            opened = stack.enter_context(OpenColumns.whole(change_set.staged))
         coerce = target.computed(new_values)
         updated = updating.set_values(change_set, opened, new_values, masks, meant, coerce)
     return Changed(rows_updated=updated), of_rows
 
 
 def _results(
-    opened: OpenParts,
+    opened: OpenColumns,
     target: Target,
     name: str,
     expression: pc.Expression,
