@@ -80,11 +80,11 @@ class ManyGroups:
 
     def time_plan_of_one_column(self):
         self.version._lines.clear()
-        self.version.column(3)
+        self.version.line_parts(3)
 
     def peakmem_plan_of_all_columns(self):
         for index in range(16):
-            self.version.column(index)
+            self.version.line_parts(index)
 
 
 class PrunedCount:

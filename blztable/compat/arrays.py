@@ -6,7 +6,7 @@ chunk in the threads of the pool: each decodes the rows wanted of its chunk into
 caller bounds the rows. Knows nothing of Arrow.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -84,26 +84,59 @@ def read_rows(arrays: Sequence[StoredArray], start: int, stop: int) -> list[np.n
     run(
         task
         for array, out in zip(arrays, results, strict=True)
-        for task in _tasks(array, start, stop, out)
+        for task in _tasks(array, start, stop, out, _chunks(array, start, stop))
     )
     return [_shaped(*one, stop - start) for one in zip(arrays, results, strict=True)]
 
 
 def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarray]:
-    """Return the rows with these numbers, which ascend; a chunk is decoded once."""
-    results = [np.empty(len(rows) * row_bytes(one), np.uint8) for one in arrays]
+    """Return the rows with these numbers, which ascend; a chunk is decoded once.
+
+    There is room for all rows from the first to the last one if most chunks are needed: then each
+    is decoded to its place, and the rows are chosen from all of them at once.
+    """
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    whole = [_needs_most(one, rows) for one in arrays]
+    counts = [stop - start if is_whole else len(rows) for is_whole in whole]
+    results = [
+        np.empty(count * row_bytes(one), np.uint8)
+        for one, count in zip(arrays, counts, strict=True)
+    ]
     run(
         task
-        for array, out in zip(arrays, results, strict=True)
-        for task in _picks(array, rows, out)
+        for array, out, is_whole in zip(arrays, results, whole, strict=True)
+        for task in (
+            _tasks(array, start, stop, out, np.unique(rows // array.chunk_rows).tolist())
+            if is_whole
+            else _picks(array, rows, out)
+        )
     )
-    return [_shaped(*one, len(rows)) for one in zip(arrays, results, strict=True)]
+    found = [_shaped(*one) for one in zip(arrays, results, counts, strict=True)]
+    if len(rows) == stop - start:
+        return found
+    return [
+        one[rows - start] if is_whole else one for one, is_whole in zip(found, whole, strict=True)
+    ]
 
 
-def _tasks(array: StoredArray, start: int, stop: int, out: np.ndarray) -> Iterator[Task]:
-    """Yield a task for each chunk that has rows from `start` to `stop`."""
+def _needs_most(array: StoredArray, rows: np.ndarray) -> bool:
+    """True if most of the chunks from the first of these rows to the last have such a row."""
+    chunks = rows // array.chunk_rows
+    return 2 * (int(np.count_nonzero(np.diff(chunks))) + 1) > int(chunks[-1] - chunks[0]) + 1
+
+
+def _chunks(array: StoredArray, start: int, stop: int) -> range:
+    """Return the chunks that have rows from `start` to `stop`."""
+    size = array.chunk_rows
+    return range(start // size, -(-stop // size)) if stop > start else range(0)
+
+
+def _tasks(
+    array: StoredArray, start: int, stop: int, out: np.ndarray, chunks: Iterable[int]
+) -> Iterator[Task]:
+    """Yield a task for each of these chunks, which decodes its rows from `start` to `stop`."""
     size, width = array.chunk_rows, row_bytes(array)
-    for chunk in range(start // size, -(-stop // size)) if stop > start else ():
+    for chunk in chunks:
         first = chunk * size
         begin, end = max(start, first), min(stop, first + size)
         place = out[(begin - start) * width : (end - start) * width]

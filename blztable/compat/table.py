@@ -13,7 +13,7 @@ from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import OldFiles, row_bytes
 from blztable.compat.foreign import foreign_kind
 from blztable.compat.numpy_types import scalar_of
-from blztable.compat.snapshot import OldSnapshot
+from blztable.compat.snapshot import OldSnapshot, old_snapshot
 from blztable.errors import (
     BlzError,
     FormatError,
@@ -44,7 +44,7 @@ class OldTable(CTable):
     @property
     def _files(self) -> OldFiles:
         assert isinstance(self._snapshot, OldSnapshot)
-        return self._snapshot.files
+        return self._snapshot.version.files
 
     @property
     def kind(self) -> str:
@@ -109,7 +109,7 @@ def old_table(store: Store, mode: str, version: object) -> OldTable | None:
         raise read_only(kind, store.name)
     if version is not None:
         raise TableNotFoundError(f"{store.name} is a {kind}, which has no versions")
-    return OldTable(_snapshot(store))
+    return OldTable(old_snapshot(store))
 
 
 def read_only(kind: str, path: str) -> ReadOnlyError:
@@ -155,8 +155,3 @@ def _remedy(kind: str, path: str) -> str:
 
 def _kind_of(store: Store) -> str | None:
     return bloscpack.KIND if bloscpack.is_file(store) else bcolz.kind_of(store)
-
-
-def _snapshot(store: Store) -> OldSnapshot:
-    read = bloscpack.read_file if bloscpack.is_file(store) else bcolz.read_directory
-    return OldSnapshot(read(store), _snapshot)

@@ -113,7 +113,7 @@ class Column:
         ...     t["a"].nbytes
         24
         """
-        return self._snapshot.version.nbytes(self._index)
+        return self._snapshot.projection.nbytes(self._index)
 
     @property
     def cbytes(self) -> int:
@@ -132,7 +132,7 @@ class Column:
         ...     t["a"].cbytes < t["a"].nbytes / 10
         True
         """
-        return self._snapshot.version.cbytes(self._index)
+        return self._snapshot.projection.cbytes(self._index)
 
     @property
     def meta(self) -> FixedMetalayers:
@@ -445,7 +445,7 @@ class Column:
     def _extreme(self, *, is_least: bool) -> Any:
         snapshot = self._snapshot
         snapshot.check_open()
-        if is_nested(snapshot.version.schema.field(self._index).type):
+        if is_nested(snapshot.projection.schema.field(self._index).type):
             return None
         found = snapshot.extreme(self._index, is_least=is_least)
         try:
@@ -456,10 +456,10 @@ class Column:
     @property
     def _id(self) -> str:
         """The id of the column in all versions."""
-        version = self._snapshot.version
-        if self._index >= len(version.schema) - len(version.views):
+        if self._snapshot.projection.is_field(self._index):
             raise SchemaError(f"{self.name!r} is a field; metalayers are those of its column")
-        return str(version.head.columns.paths[version.tree.nodes(self._index)[0]][0])
+        version = self._snapshot.version
+        return str(version.head.columns.paths[version.nodes(self._index)[0]][0])
 
     @property
     def _field(self) -> pa.Field:

@@ -13,13 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names, Path, column_of
-from blztable.engine.query.fields import FieldView, find_field
-from blztable.engine.version.versions import Version
+from blztable.engine.query.fields import find_field, narrowed
+from blztable.engine.version.projection import NestedField, Projection
 from blztable.errors import no_column
 
 
 def named(
-    version: Version, columns: Iterable[Names], among: Sequence[int], argument: str = "columns"
+    projection: Projection,
+    columns: Iterable[Names],
+    among: Sequence[int],
+    argument: str = "columns",
 ) -> list[int]:
     """Return the indices of all columns with these names, among some.
 
@@ -31,7 +34,7 @@ def named(
         `columns` is not a list of names.
     """
     columns = listed(columns, argument)
-    names = version.schema.names
+    names = projection.schema.names
     indices: dict[Names, list[int]] = {name: [] for name in columns}
     # Each column once, even if the table was made with a list that names it twice.
     for index in dict.fromkeys(among):
@@ -39,36 +42,37 @@ def named(
             indices[names[index]].append(index)
     for name, of_name in indices.items():
         if not of_name:
-            raise no_column(name, [names[index] for index in among], version.store.name)
+            raise no_column(name, [names[index] for index in among], projection.version.store.name)
     return [index for name in columns for index in indices[name]]
 
 
 def named_with_fields(
-    version: Version, columns: Iterable[Names], among: Sequence[int]
-) -> tuple[list[FieldView], list[int]]:
-    """Return views of the fields that are named, and the indices of all columns with these names.
+    projection: Projection, columns: Iterable[Names], among: Sequence[int]
+) -> tuple[list[NestedField], list[int]]:
+    """Return the fields that are named, and the indices of all columns with these names.
 
-    A nested column of which fields are named is a view with these fields alone. The views follow
-    the columns of the version. Raises as `named` does.
+    A nested column of which fields are named is a further column with these fields alone. Raises as
+    `named` does.
     """
     columns = listed(columns, "columns")
-    names = version.schema.names
+    names = projection.schema.names
     known = {names[index] for index in among}
     if known.issuperset(columns):
-        return [], named(version, columns, among)
+        return [], named(projection, columns, among)
     # For each name the columns that have it, or the column that has such a field.
     found: list[list[tuple[int, Path]]] = []
     for name in columns:
-        field = None if name in known else find_field(version, name, among)
-        found.append([field] if field else [(one, ()) for one in named(version, [name], among)])
+        field = None if name in known else find_field(projection, name, among)
+        found.append([field] if field else [(one, ()) for one in named(projection, [name], among)])
     paths: dict[int, list[Path]] = {}
     for index, path in chain.from_iterable(found):
         paths.setdefault(index, []).append(path)
-    views = [FieldView(index, tuple(each)) for index, each in paths.items() if all(each)]
-    places = {view.index: len(version.schema) + n for n, view in enumerate(views)}
+    in_part = [index for index, each in paths.items() if all(each)]
+    fields = [narrowed(projection, index, paths[index]) for index in in_part]
+    places = {index: len(projection.schema) + n for n, index in enumerate(in_part)}
     shown = [places.get(index, index) for index, _ in chain.from_iterable(found)]
     once = {places.get(index, index) for index, each in paths.items() if any(each)}
-    return views, [one for n, one in enumerate(shown) if one not in once or one not in shown[:n]]
+    return fields, [one for n, one in enumerate(shown) if one not in once or one not in shown[:n]]
 
 
 def listed(columns: Iterable[Names], argument: str) -> list[Names]:

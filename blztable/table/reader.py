@@ -116,7 +116,7 @@ class TableReader:
         (['a', 'b'], ['b'])
         """
         snapshot, shown = self._reading()
-        names = snapshot.version.schema.names
+        names = snapshot.projection.schema.names
         return [names[index] for index in shown]
 
     @property
@@ -190,7 +190,7 @@ class TableReader:
         (8000000, True)
         """
         snapshot, shown = self._reading()
-        return sum(snapshot.version.nbytes(index) for index in shown)
+        return sum(snapshot.projection.nbytes(index) for index in shown)
 
     @property
     def cbytes(self) -> int:
@@ -210,7 +210,7 @@ class TableReader:
         True
         """
         snapshot, shown = self._reading()
-        return sum(snapshot.version.cbytes(index) for index in shown)
+        return sum(snapshot.projection.cbytes(index) for index in shown)
 
     @property
     def row_groups(self) -> list[RowGroup]:
@@ -233,7 +233,7 @@ class TableReader:
         [4, 4, 2]
         """
         snapshot, shown = self._reading()
-        return row_groups(snapshot.version, shown)
+        return row_groups(snapshot.projection, shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:
@@ -277,7 +277,7 @@ class TableReader:
         {'price': 3}
         """
         snapshot, shown = self._reading()
-        return digits_by_name(snapshot.version.schema.field(index) for index in shown)
+        return digits_by_name(snapshot.projection.schema.field(index) for index in shown)
 
     @property
     def version(self) -> int:
@@ -587,7 +587,7 @@ class TableReader:
             snapshot, indices = self._reading(columns, dictionaries)
             names = None
             if columns is not None or self._columns is not None:
-                names = names_asked_for(snapshot.version.schema.names, indices)
+                names = names_asked_for(snapshot.projection.schema.names, indices)
             return snapshot.pandas(
                 indices,
                 columns=names,
@@ -1125,7 +1125,7 @@ class TableReader:
         Called once per read: a commit in another thread replaces the snapshot.
         """
         snapshot = self._snapshot
-        everything = range(len(snapshot.version.schema))
+        everything = range(len(snapshot.projection.schema))
         shown = everything if self._columns is None else self._columns
         snapshot, positions = snapshot.showing(columns, shown)
         if dictionaries is not None:

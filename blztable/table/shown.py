@@ -20,6 +20,7 @@ from blztable.convert.frames.index import RowNumbers
 from blztable.engine.query.salvage import ON_CORRUPT
 from blztable.engine.read.losses import Loss
 from blztable.engine.run.progress import Callback
+from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice
 from blztable.errors import SchemaError
@@ -62,9 +63,10 @@ class ReadTable:
     lost: Sequence[Loss]
 
 
-def shown_fields(version: Version) -> pa.Schema:
-    """Return the schema of a version with the extension types that are registered here."""
-    return shown_schema(version.schema) if has_extensions(version) else version.schema
+def shown_fields(projection: Projection) -> pa.Schema:
+    """Return the schema of columns with the extension types that are registered here."""
+    has_any = has_extensions(projection.version)
+    return shown_schema(projection.schema) if has_any else projection.schema
 
 
 def has_extensions(version: Version) -> bool:
@@ -90,21 +92,21 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def described(
-    version: Version, shown: pa.Schema, positions: Iterable[int]
+    projection: Projection, shown: pa.Schema, positions: Iterable[int]
 ) -> tuple[pa.Schema, dict[str, Json] | None]:
     """Return the schema of some columns as shown, and the frame descriptor for them.
 
     A column with some fields of a nested one may be none of the dtype that the whole one has.
     """
-    fields, frame = [], version.frame
+    fields, frame = [], projection.version.frame
     for position in positions:
         field = shown.field(position)
-        if position >= len(version.stored_schema):
-            whole = shown.field(version.tree.field_of(version.tree.nodes(position)[0]))
+        if projection.is_field(position):
+            whole = shown.field(projection.column_of(position))
             field, facts = with_type(whole, frame, field.type, None)
             frame = None if facts is None else dict(facts)
         fields.append(field)
-    return pa.schema(fields, version.schema.metadata), frame
+    return pa.schema(fields, projection.schema.metadata), frame
 
 
 def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.Table:

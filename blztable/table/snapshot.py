@@ -14,25 +14,27 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
-from blztable.arrow.types import is_binary, is_text, no_rows, without_view
+from blztable.arrow.types import no_rows
+from blztable.columns.types import one_array
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine.check.verify import verify
 from blztable.engine.query import select
 from blztable.engine.query.explain import explain
-from blztable.engine.query.fields import FieldView, value_view
+from blztable.engine.query.fields import values_of
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.scan import Scan
-from blztable.engine.read.columns import read_array
+from blztable.engine.read.column_reader import ColumnReader
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.read.storage import streams_of
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.progress import Progress
+from blztable.engine.version.projection import NestedField, Projection
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
-from blztable.errors import BlzError, ClosedError, ConflictError, SchemaError
+from blztable.errors import BlzError, ClosedError, ConflictError
 from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import shown
@@ -51,12 +53,17 @@ class Scope:
 
 
 class Snapshot:
-    """One version and the lock that keeps its files, until it is closed."""
+    """One version, the columns of it that are read, and the lock that keeps its files."""
 
     def __init__(
-        self, version: Version, pinned: Lock | None, is_open: Callable[[], bool] = lambda: True
+        self,
+        version: Version,
+        pinned: Lock | None,
+        is_open: Callable[[], bool] = lambda: True,
+        projection: Projection | None = None,
     ) -> None:
         self.version = version
+        self.projection = projection or Projection.of(version)
         self._pinned = pinned
         # For a transaction: its snapshots end with it.
         self._is_open = is_open
@@ -64,9 +71,6 @@ class Snapshot:
         self._fields: pa.Schema | None = None
         # Rows that a killed writer did not write.
         self.beyond: list[Loss] = []
-        # For a copy: what makes this view of the version, see `_reopened`.
-        self._views: tuple[FieldView, ...] = ()
-        self._dictionaries: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.version, StagedVersion):
@@ -74,9 +78,10 @@ class Snapshot:
                 f"{self.name}: an open transaction cannot be pickled; pickle the table instead"
             )
         # A copy opens the table for itself: descriptors and locks belong to one handle.
-        head = self.version.head
+        head, columns = self.version.head, self.projection
         which = (head.version, head.commit)
-        return _reopened, (self.version.store, which, self._views, self._dictionaries)
+        how = (columns.schema, columns.fields, columns.dictionaries)
+        return _reopened, (self.version.store, which, *how)
 
     @property
     def name(self) -> str:
@@ -91,7 +96,7 @@ class Snapshot:
     @property
     def levels(self) -> list[str]:
         """Names of the columns that are the index of a frame, outermost first."""
-        names = self.version.schema.names
+        names = self.projection.schema.names
         levels = index_fields(self.version.frame)
         return [name for name in levels if names.count(name) == 1]
 
@@ -113,38 +118,28 @@ class Snapshot:
             raise ClosedError(f"{self.name} was closed; open the table again")
 
     def with_dictionaries(self, indices: Sequence[int]) -> "Snapshot":
-        """Return a view with columns of text or binary shown as dictionaries."""
-        schema, types = self.version.schema, dict[int, pa.DataType]()
-        for index in indices:
-            type_ = schema.field(index).type
-            if is_text(type_) or is_binary(type_):
-                types[index] = pa.dictionary(pa.int32(), without_view(type_))
-            elif not pa.types.is_dictionary(type_):
-                raise SchemaError(
-                    f"{self.name}: column {schema.field(index).name!r} has the type {type_}; "
-                    "dictionaries= takes columns of text or binary"
-                )
-        if not types:
-            return self
-        view = self._view(self.version.with_dictionaries(types))
-        view._views, view._dictionaries = self._views, tuple(indices)
-        return view
+        """Return a snapshot that reads columns of text or binary as dictionaries."""
+        return self._with(self.projection.with_dictionaries(indices))
 
-    def with_fields(self, views: Sequence[FieldView]) -> "Snapshot":
-        """Return a view with more columns, which show fields of nested columns."""
-        if not views:
-            return self
-        version = self.version
-        for one in views:
-            # A view may show fields of another.
-            version = version.with_views([one.of(version)])
-        view = self._view(version)
-        view._views, view._dictionaries = (*self._views, *views), self._dictionaries
-        return view
+    def with_fields(self, fields: Sequence[NestedField]) -> "Snapshot":
+        """Return a snapshot with fields of nested columns as further columns."""
+        return self._with(self.projection.with_fields(fields)) if fields else self
 
-    def _view(self, version: Version) -> "Snapshot":
-        """Return a snapshot of a view of the version, which this one keeps."""
-        return Snapshot(version, None, lambda: self._is_open() and not self.is_closed)
+    def _with(self, projection: Projection) -> "Snapshot":
+        """Return a snapshot of another projection of the version, which this one keeps."""
+        if projection is self.projection:
+            return self
+        return type(self)(
+            self.version, None, lambda: self._is_open() and not self.is_closed, projection
+        )
+
+    def opened(self, projection: Projection) -> ColumnReader:
+        """Return a new reader of a projection of the version."""
+        return OpenColumns(projection)
+
+    def reader(self) -> ColumnReader:
+        """Return a new reader of the columns."""
+        return self.opened(self.projection)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -160,27 +155,27 @@ class Snapshot:
         self, columns: Iterable[Names], among: Sequence[int], argument: str = "columns"
     ) -> Sequence[int]:
         """Return the indices of all columns with these names."""
-        return named(self.version, columns, among, argument)
+        return named(self.projection, columns, among, argument)
 
     def showing(
         self, columns: Iterable[Names] | None, among: Sequence[int]
     ) -> tuple["Snapshot", Sequence[int]]:
-        """Return a view that has the named columns and fields, and their indices in it."""
+        """Return a snapshot that has the named columns and fields, and their indices in it."""
         if columns is None:
             return self, among
-        views, positions = named_with_fields(self.version, columns, among)
-        return self.with_fields(views), positions
+        fields, positions = named_with_fields(self.projection, columns, among)
+        return self.with_fields(fields), positions
 
     def field(self, name: Names, among: Sequence[int]) -> tuple["Snapshot", int] | None:
-        """Return a view with the values of a field of nested columns, and its index in the view."""
-        view = value_view(self.version, name, among)
-        return (self.with_fields([view]), len(self.version.schema)) if view else None
+        """Return a snapshot with the values of a field of nested columns, and the field's index."""
+        found = values_of(self.projection, name, among)
+        return (self.with_fields([found]), len(self.projection.schema)) if found else None
 
     @property
     def fields(self) -> pa.Schema:
         """The schema as users see it."""
         if self._fields is None:
-            self._fields = shown.shown_fields(self.version)
+            self._fields = shown.shown_fields(self.projection)
         return self._fields
 
     def _show(
@@ -213,19 +208,20 @@ class Snapshot:
     def array(self, position: int, rows: range) -> pa.Array:
         """Read rows of one column as one array."""
         with self._guarded():
-            if rows.step != 1 or len(rows) == 1:
-                array = select.take_array(self.version, position, self.numbers(rows))
-            else:
-                row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
-                with OpenParts(self.version) as parts:
-                    array = read_array(parts, position, row_spans)
+            with self.reader() as reader:
+                if rows.step != 1 or len(rows) == 1:
+                    (found,) = select.take(reader, [position], self.numbers(rows))
+                else:
+                    row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
+                    (found,) = reader.columns([position], row_spans)
+            array = one_array(found)
         (column,) = self._show([position], [pa.chunked_array([array])])
         return shown.one_array(column)
 
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return how the streams of one column are stored."""
         with self._guarded():
-            return streams_of(self.version, position)
+            return streams_of(self.projection, position)
 
     def numbers(self, rows: range) -> np.ndarray:
         """Return the numbers of these rows as an array."""
@@ -245,9 +241,9 @@ class Snapshot:
         return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
-        """Return a filter over this version, checked; None without a filter."""
+        """Return a filter over the columns, checked; None without a filter."""
         self.check_open()
-        return None if filters is None else Scan(self.version, filters)
+        return None if filters is None else Scan(self.projection, filters)
 
     def windows(
         self, positions: Sequence[int], how: Reading, schema: pa.Schema
@@ -260,9 +256,9 @@ class Snapshot:
     ) -> Iterator[Callable[[], shown.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
-        with OpenParts(self.version) as parts:
-            for window in select.windows(self.version, read, self._everything, None, scan):
-                yield partial(self.window, positions, window, parts, scan, how, schema)
+        with self.reader() as reader:
+            for window in select.windows(self.projection, read, self._everything, None, scan):
+                yield partial(self.window, positions, window, reader, scan, how, schema)
         if self.beyond:
             yield lambda: shown.ReadTable(no_rows(schema), self.beyond)
 
@@ -274,15 +270,17 @@ class Snapshot:
         self,
         positions: Sequence[int],
         window: Sequence[RowSpan],
-        parts: OpenParts,
+        reader: ColumnReader,
         scan: Scan | None,
         how: Reading,
         schema: pa.Schema,
     ) -> shown.ReadTable:
-        """Read one window; `parts` keeps open the files that the next windows need."""
-        read = partial(select.select, self.version, positions, window, parts, scan)
+        """Read one window; the reader keeps open the files that the next windows need."""
+        read = partial(select.select, reader, positions, window, scan)
         with self._guarded():
-            rows, lost = salvaged(read, self.version, positions, scan, window, how.on_corrupt)
+            rows, lost = salvaged(
+                read, self.projection, self.opened, positions, scan, window, how.on_corrupt
+            )
         if lost:
             self.check_open()
         columns = self._show(positions, rows.arrays)
@@ -290,14 +288,14 @@ class Snapshot:
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
-        with self._guarded():
-            arrays = select.take(self.version, positions, rows)
+        with self._guarded(), self.reader() as reader:
+            arrays = select.take(reader, positions, rows)
         return shown.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
         with self._guarded():
-            return explain(self.version, positions, self._everything, self.scan(filters))
+            return explain(self.projection, positions, self._everything, self.scan(filters))
 
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
         """Check columns of the version for damage."""
@@ -306,19 +304,22 @@ class Snapshot:
 
     def null_count(self, position: int) -> int:
         """Return the number of nulls of a column, mostly from statistics."""
-        with self._guarded():
-            return int(select.null_counts(self.version, position).sum())
+        with self._guarded(), self.reader() as reader:
+            return int(select.null_counts(reader, position).sum())
 
     def extreme(self, position: int, *, is_least: bool) -> pa.Scalar:
         """Return the least or the greatest value of a flat column, from few of its row groups."""
-        with self._guarded():
-            return select.extreme_of(self.version, position, is_least=is_least)
+        with self._guarded(), self.reader() as reader:
+            return select.extreme_of(reader, position, is_least=is_least)
 
     def count(self, filters: object) -> int:
         """Count the rows that meet a condition."""
         with self._guarded():
             scan = self.scan(filters)
-            return self.rows if scan is None else select.count(scan)
+            if scan is None:
+                return self.rows
+            with self.reader() as reader:
+                return select.count(reader, scan)
 
     def pandas(
         self,
@@ -329,7 +330,7 @@ class Snapshot:
         how: Reading | None = None,
     ) -> pd.DataFrame:
         """Read some columns as a frame with its index; `columns` orders and repeats them."""
-        head, schema = self.version.head, self.version.schema
+        head, schema = self.version.head, self.projection.schema
         frame = self.version.frame
         levels = set(index_fields(frame))
         # A column named twice is read once; the columns of the index are always read.
@@ -339,7 +340,7 @@ class Snapshot:
         how = how or Reading()
         floats = numpy_floats(schema, frame, dtype_backend)
         rows = self._read(list(needed), 0, self.rows, how, floats)
-        fields, described = shown.described(self.version, self.fields, needed)
+        fields, described = shown.described(self.projection, self.fields, needed)
         fields = shown.with_nullable(fields, rows)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
@@ -370,17 +371,26 @@ class Snapshot:
         how: Reading,
         with_nans: Container[int] = (),
     ) -> shown.ReadRows:
-        version, scan = self.version, self.scan(how.filters)
-        row_spans = spans(version.head.row_groups, start, stop)
+        scan = self.scan(how.filters)
+        row_spans = spans(self.version.head.row_groups, start, stop)
         progress = None
         if how.progress is not None:
             progress = Progress(how.progress, stop - start, len(positions))
+
+        reader = self.reader()
         read = partial(
-            select.read_selected, version, positions, scan, row_spans, progress, with_nans
+            select.read_selected, reader, positions, scan, row_spans, progress, with_nans
         )
         with self._guarded():
             selected, lost = salvaged(
-                read, version, positions, scan, row_spans, how.on_corrupt, with_nans
+                read,
+                self.projection,
+                self.opened,
+                positions,
+                scan,
+                row_spans,
+                how.on_corrupt,
+                with_nans,
             )
         if lost:
             self.check_open()
@@ -393,11 +403,16 @@ class Snapshot:
 
 
 def _reopened(
-    store: Store, which: tuple[int, str], fields: Sequence[FieldView], dictionaries: Sequence[int]
+    store: Store,
+    which: tuple[int, str],
+    schema: pa.Schema,
+    fields: tuple[Sequence[int], ...],
+    dictionaries: frozenset[int],
 ) -> Snapshot:
     version, pinned = pin(store, which[0])
     if version.head.commit != which[1]:
         # The path leads to another table by now, which may have a version of this number.
         pinned.close()
         raise ConflictError(f"{store.name}: the table was removed or replaced; open it again")
-    return Snapshot(version, pinned).with_fields(fields).with_dictionaries(dictionaries)
+    projection = Projection(version, schema, fields, dictionaries)
+    return Snapshot(version, pinned, projection=projection)

@@ -245,8 +245,11 @@ def test_the_rows_that_can_be_read_are_read_without_the_others(path, monkeypatch
     assert blz.read_table(path, columns=["n"], on_corrupt="skip").num_rows == ROWS
     with blz.open(path) as table, pytest.warns(UserWarning, match="are left out"):
         assert pa.table(table.to_batches(on_corrupt="skip")).num_rows == expected.num_rows
-    with pytest.raises(ValueError, match='"skip" leaves out the damaged rows'):
-        blz.read_table(path, on_corrupt="null")
+    with pytest.warns(UserWarning, match="rows 130 to 260 of column 'text' are null"):
+        found = blz.read_table(path, on_corrupt="null")
+    assert found["n"].equals(whole["n"])
+    texts = whole["text"].to_pylist()
+    assert found["text"].to_pylist() == [*texts[:130], *[None] * 130, *texts[260:]]
     with blz.open(path) as table:
         (problem,) = table.verify().problems
     assert (problem.column, problem.start, problem.stop) == ("text", 130, 260)

@@ -104,7 +104,7 @@ def spare_checksums(path) -> set[tuple[str, int]]:
     spare = set()
     with pinned:
         for index, column in enumerate(version.head.columns.paths):
-            parts = version.column(index)
+            parts = version.line_parts(index)
             for group, k in enumerate(parts.k):
                 part = OpenParts(version).open(index, group)
                 size = part.checksum.size

@@ -64,7 +64,7 @@ MAY_IMPORT = {
     # Nothing below the face imports it.
     "compat": {
         *("arrays", "arrow", "errors", "report", "format", "storage", "convert", "engine"),
-        *("columns", "table"),
+        *("closing", "columns", "table"),
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},

@@ -779,7 +779,7 @@ def damaged(tmp_path, **columns):
     blz.to_blz(table, path := tmp_path / "d.blz", row_group_rows=10)
     version, pinned = versions_of.pin(LocalStore(path))
     with pinned:
-        file = path / version.column(1).key(1, version.head.bundles)
+        file = path / version.line_parts(1).key(1, version.head.bundles)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -854,7 +854,6 @@ def manifests_lost(tmp_path):
 @remedy(
     "make a table of it with blztable.convert({}, new), and change that{}",
     "; change an array with blztable.SuperChunk.open({}, 'a')",
-    '{}: on_corrupt="null" is for tables of this program; "skip" leaves out the damaged rows',
     "column {}: {}; the others can be read, columns={}",
 )
 def old_tables(tmp_path):
@@ -875,12 +874,6 @@ def old_tables(tmp_path):
     message = refusal(lambda: blz.read_table(tmp_path / "old"), "the others can be read")
     columns = ast.literal_eval(message[message.index("columns=") + len("columns=") :])
     assert blz.read_table(tmp_path / "old", columns=columns).num_rows == 9
-    next((tmp_path / "old" / "a" / "data").iterdir()).unlink()
-    message = refusal(
-        lambda: blz.read_table(tmp_path / "old", columns=["a"], on_corrupt="null"), '"skip" leaves'
-    )
-    with pytest.warns(UserWarning, match="left out"):
-        blz.read_table(tmp_path / "old", columns=["a"], on_corrupt="skip")
 
 
 def imported(tmp_path, name, content, *options):

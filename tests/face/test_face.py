@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, given, settings
 
 import blztable as blz
 import blztable.accessor
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.format import layout
@@ -203,7 +204,7 @@ def codecs(path) -> dict[str, set[str]]:
     found = {}
     with pinned:
         for index, name in enumerate(version.schema.names):
-            parts = version.column(index)
+            parts = version.line_parts(index)
             part = OpenParts(version).open(index, 0)
             data = Path(path, parts.key(0, version.head.bundles)).read_bytes()
             superchunk = (part.bundle or part).superchunk
@@ -598,16 +599,16 @@ def test_a_frame_is_writable_and_shares_the_memory_that_was_decoded(tmp_path, mo
     data = {"i": np.arange(rows), "f": np.linspace(0, 1, rows), "small": np.zeros(rows, "i2")}
     blz.to_blz(data, tmp_path / "t.blz")
     decoded = []
-    read_columns = blztable.engine.query.select.read_columns
+    plain = OpenColumns.columns
 
     def watched(*args):
-        arrays = read_columns(*args)
+        arrays = plain(*args)
         for array in arrays:
             buffer = array.chunk(0).buffers()[1]
             decoded.append((buffer.address, buffer.address + buffer.size))
         return arrays
 
-    monkeypatch.setattr("blztable.engine.query.select.read_columns", watched)
+    monkeypatch.setattr(OpenColumns, "columns", watched)
     frame = blz.read_blz(tmp_path / "t.blz")
     assert len(decoded) == 3
     for name, (start, stop) in zip(data, decoded, strict=True):

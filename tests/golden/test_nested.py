@@ -66,12 +66,12 @@ def test_each_form_is_on_disk_what_it_is_named_after(form):
     folders = {path.parent.name for path in place.glob("data/**/*.bin")}
     assert (folders == {"group"}) == (form == "bundle")
     with blz.open(place) as table:
-        flat = table._snapshot.version.flat
-        parts = OpenParts(flat)
+        version = table._snapshot.version
+        parts = OpenParts(version)
         streams = [
             stream
-            for line in range(len(flat.schema))
-            if flat.column(line).has_bytes(0)
+            for line in range(len(version.head.columns.paths))
+            if version.line_parts(line).has_bytes(0)
             for stream in parts.open(line, 0).streams.values()
         ]
     kinds = {stream.encoding.kind for stream in streams if stream.encoding}

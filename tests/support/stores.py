@@ -13,8 +13,7 @@ import pyarrow as pa
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.change.creation import Contents, create
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
@@ -199,8 +198,8 @@ def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> 
 def read(version: Version) -> pa.Table:
     indices = range(len(version.schema))
     rows = spans(version.head.row_groups, 0, version.head.rows)
-    with OpenParts(version) as parts:
-        return pa.table(read_columns(parts, indices, rows), schema=version.schema)
+    with OpenColumns.whole(version) as parts:
+        return pa.table(parts.columns(indices, rows), schema=version.schema)
 
 
 def set_properties(store, **properties) -> int:

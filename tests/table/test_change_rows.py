@@ -209,7 +209,7 @@ class TestUpdate:
         with blz.open(Hooked(store, before=hook), "a") as t:
             t.update({"b": 0}, [("a", "in", [3, 25])])
             assert written == ["data/col1/__5__.bin", "data/col1/__6__.bin"]
-            assert [t._snapshot.version.column(index).k for index in range(3)] == [
+            assert [t._snapshot.version.line_parts(index).k for index in range(3)] == [
                 (1, 2, 3, 4),
                 (5, 2, 6, 4),
                 (1, 2, 3, 4),
@@ -243,7 +243,7 @@ class TestDelete:
         t.delete((pc.field("a") == 3) | ((pc.field("a") >= 20) & (pc.field("a") < 30)))
         version = t._snapshot.version
         assert version.head.row_groups == (9, 10, 10)
-        assert version.column(0).k == (5, 2, 4)
+        assert version.line_parts(0).k == (5, 2, 4)
         assert t["a"][:].to_pylist() == [n for n in range(40) if n != 3 and not 20 <= n < 30]
 
     def test_nothing_to_delete_is_no_commit(self):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import select
+from blztable.engine.read.columns import OpenColumns
 
 
 def test_it_has_a_row_of_facts_for_each_column():
@@ -38,8 +38,8 @@ def test_it_has_a_row_of_facts_for_each_column():
 def test_few_row_groups_are_read(monkeypatch):
     store, read = blz.MemoryStore(), []
     blz.to_blz({"n": np.arange(1000)}, store, row_group_rows=10)
-    plain = select.read_columns
-    monkeypatch.setattr(select, "read_columns", lambda *args: read.append(args) or plain(*args))
+    plain = OpenColumns.columns
+    monkeypatch.setattr(OpenColumns, "columns", lambda *args: read.append(args) or plain(*args))
     with blz.open(store) as t:
         assert (t["n"].min(), t["n"].max(), t["n"].null_count()) == (0, 999, 0)
     assert len(read) == 2

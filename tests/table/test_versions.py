@@ -285,7 +285,7 @@ def test_what_comes_after_a_restore_takes_no_id_and_no_number_a_second_time(stor
             == {
                 layout.part(path, k)
                 for index, path in enumerate(head.columns.paths)
-                for k in table._snapshot.version.column(index).k
+                for k in table._snapshot.version.line_parts(index).k
             }
             - numbers
         )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change.keyed import differences
+from blztable.engine.read.columns import OpenColumns
 from support.operations import meanwhile, opened
 
 ROWS = pa.table({"k": range(6), "v": ["a", "b", None, "d", "e", "f"], "l": [[i] for i in range(6)]})
@@ -59,15 +59,16 @@ def test_rows_that_are_moved_are_no_changes(store):
 
 def test_row_groups_that_both_versions_have_are_not_read(store, monkeypatch):
     read = []
-    plain = differences.read_columns
+    plain = OpenColumns.columns
 
     def noted(parts, indices, selected):
         read.append([one.group for one in selected])
         return plain(parts, indices, selected)
 
-    monkeypatch.setattr(differences, "read_columns", noted)
+    monkeypatch.setattr(OpenColumns, "columns", noted)
     with blz.open(store, "a") as t:
         t.update({"v": "new"}, where=[("k", "==", 2)])
+        read.clear()
         assert keys(t.changes(since=1)) == ([2], [2])
     assert read == [[1], [1]]
 

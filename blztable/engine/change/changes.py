@@ -320,7 +320,7 @@ class Retype:
         columns: list[StagedColumn] = []
         fields = [self.fields.get(index, field) for index, field in enumerate(newest.schema)]
         for index in range(len(fields)):
-            present = [newest.columns[line] for line in newest.tree.nodes(index)]
+            present = [newest.columns[line] for line in newest.nodes(index)]
             if index in self.written:
                 root, *below = self.written[index]
                 next_k = max(present[0].next_k, root.next_k)
@@ -350,8 +350,8 @@ class Select:
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Select the columns of `newest`."""
         self.seen.check(newest, "dropping or ordering columns")
-        tree = newest.tree
-        columns = [newest.columns[line] for index in self.indices for line in tree.nodes(index)]
+        lines = [line for index in self.indices for line in newest.nodes(index)]
+        columns = [newest.columns[line] for line in lines]
         fields = [newest.schema.field(index) for index in self.indices]
         names = {field.name for field in fields}
         ids = {str(column.path[0]) for column in columns}

@@ -21,9 +21,9 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Select
 from blztable.engine.change.columns import widen
 from blztable.engine.change.facts.seen import Seen
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.projection import Projection
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.row_groups import (
@@ -191,16 +191,16 @@ class _Column:
             sizes, first = [self._size] * written, len(only.head.row_groups)
             groups = NewGroups.without_bundles(sizes)
             both = Append(Seen.columns_of(only), groups, self._nodes()).rebase(only)
-            with OpenParts(both) as opened:
+            with OpenColumns.whole(both) as opened:
                 for group in range(first, first + written):
                     opened.forget_before(group)
-                    [rows] = read_columns(opened, [0], [RowSpan(group, 0, self._size)])
+                    [rows] = opened.columns([0], [RowSpan(group, 0, self._size)])
                     yield rows
         yield self._whole()
 
     def numbered(self, staged: StagedVersion) -> StagedVersion:
         """Return the version whose next file of the column comes after those written here."""
-        columns, root = list(staged.columns), staged.tree.nodes(self._index)[0]
+        columns, root = list(staged.columns), staged.nodes(self._index)[0]
         columns[root] = replace(columns[root], next_k=self._writers[0].next_k)
         return replace(staged, columns=tuple(columns))
 
@@ -275,7 +275,7 @@ def _width(staged: StagedVersion, index: int) -> float:
     """Return the estimated bytes per row of a column."""
     rows = staged.head.rows
     if rows:
-        return staged.nbytes(index) / rows
+        return Projection.of(staged).nbytes(index) / rows
     nodes = Node.of(staged.schema.field(index).type).walk()
     bits = [one.bits for node in nodes for one in stream_layouts(node.flat).values()]
     return sum(ITEM_BYTES if width is None else width / 8 for width in bits)

@@ -18,8 +18,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.bundles import count_of_entries
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
@@ -160,15 +159,15 @@ def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[i
 
     A bundle keeps the parts of columns that were written again, or dropped.
     """
-    head, flat = staged.head, staged.flat
+    head = staged.head
     lines = range(len(head.columns.paths))
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         for group in groups:
             has_old = bool(head.deleted and head.deleted[group])
             if not has_old and head.bundles and head.bundles[group]:
-                named = (line for line in lines if flat.column(line).is_bundled(group))
-                entries = sum(count_of_entries(flat.stored_type(line)) for line in named)
-                has_old = entries < len(opened.bundle(group).directory.entries)
+                named = (line for line in lines if staged.line_parts(line).is_bundled(group))
+                entries = sum(count_of_entries(staged.node(line).type) for line in named)
+                has_old = entries < len(opened.parts.bundle(group).directory.entries)
             if has_old:
                 yield group
 
@@ -186,7 +185,7 @@ def _join(
     full = _full(change_set)
     columns = change_set.column_writers()
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         portions = row_groups(_portions(opened, start, stop, size), size)
         groups, written = change_set.write(columns, portions, is_whole=True)
     change_set.add(
@@ -201,20 +200,19 @@ def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
     both. An attempt would rewrite them unchanged after each append.
     """
     cuts: set[int] = set()
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         for index, field in enumerate(staged.schema):
             type_ = field.type
             if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
                 # One row of each row group has its dictionary.
                 rows = [
-                    read_columns(opened, [index], [RowSpan(group, 0, 1)])[0].chunk(0)
-                    for group in groups
+                    opened.columns([index], [RowSpan(group, 0, 1)])[0].chunk(0) for group in groups
                 ]
                 cuts.update(changes(pa.chunked_array(rows, type_)))
     return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]
 
 
-def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[Portion]:
+def _portions(opened: OpenColumns, start: int, stop: int, full: int) -> Iterator[Portion]:
     """Yield the rows of row groups `start` to `stop`, about `full` rows at a time."""
     staged = opened.version
     indices = range(len(staged.schema))
@@ -225,7 +223,7 @@ def _portions(opened: OpenParts, start: int, stop: int, full: int) -> Iterator[P
         rows += waiting[-1].count
         if rows >= full or group + 1 == stop:
             opened.forget_before(waiting[0].group)
-            arrays = read_columns(opened, indices, waiting)
+            arrays = opened.columns(indices, waiting)
             yield pa.Table.from_arrays(arrays, names=staged.schema.names), rows
             del arrays
             waiting, rows = [], 0

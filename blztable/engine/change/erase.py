@@ -7,6 +7,7 @@ from blztable.engine.change import compact, rows
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.query import select
 from blztable.engine.query.scan import Scan
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
@@ -32,6 +33,7 @@ def rows_left(version: Version, where: object) -> int | None:
     try:
         if compact.has_old_values(StagedVersion.of(version)):
             return None
-        return select.count(Scan(version, where))
+        with OpenColumns.whole(version) as opened:
+            return select.count(opened, Scan(opened.projection, where))
     except BlzError:
         return None

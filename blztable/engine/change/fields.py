@@ -20,8 +20,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import with_defaults
 from blztable.engine.change.defaults import nodes_to_json
 from blztable.engine.change.facts.seen import Seen
-from blztable.engine.read.columns import read_nodes
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns, read_nodes
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.column_tree import paths_of
@@ -62,7 +61,7 @@ class Reshape:
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the nodes."""
         self.seen.check(newest, "changing the fields of a column")
-        lines, columns = newest.tree.nodes(self.index), list(newest.columns)
+        lines, columns = newest.nodes(self.index), list(newest.columns)
         nodes = [columns[lines[one]] if isinstance(one, int) else one for one in self.nodes]
         columns[lines[0] : lines[-1] + 1] = nodes
         top = max(max(node.path) + 1 for node in nodes)
@@ -78,7 +77,7 @@ class Reshape:
         """Return the default value of the column with these nodes, by its id; empty without one."""
         name = str(newest.root(self.index).path[0])
         present = newest.defaults.get(name)
-        if not isinstance(present, list) or len(present) != len(newest.tree.nodes(self.index)):
+        if not isinstance(present, list) or len(present) != len(newest.nodes(self.index)):
             return {}
         empty: Iterator[Json] = iter(())
         if self.added is not None:
@@ -96,7 +95,7 @@ def find(staged: StagedVersion, names: Names) -> tuple[int, Path] | None:
     ColumnNotFoundError
         Several fields have these names.
     """
-    if staged.tree.is_flat:
+    if staged.is_flat:
         return None
     found = paths.find_in(staged.schema, names)
     if len(found) > 1:
@@ -117,7 +116,7 @@ def parent_of(staged: StagedVersion, names: Names) -> tuple[tuple[int, Path], st
 
     None if the name is that of a column: what is before its last dot is no struct.
     """
-    if staged.tree.is_flat or not isinstance(names, str | tuple):
+    if staged.is_flat or not isinstance(names, str | tuple):
         return None
     outer: Names
     if isinstance(names, tuple):
@@ -173,12 +172,12 @@ def add_field(
     type_ = paths.added(column.type, path, field)
     schemas.check(pa.schema([field]))
     places = inner[1]
-    node = staged.columns[staged.tree.nodes(index)[places.start]]
+    node = staged.columns[staged.nodes(index)[places.start]]
     (number,), *_ = change_set.commit.files.reserve_columns(Node.of(field.type).count)
     child = field.with_nullable(True)
     writers = writers_of(child, paths_of(field.type, (*node.path, number)))
-    line = staged.tree.nodes(index)[places.start]
-    with OpenParts(staged) as opened:
+    line = staged.nodes(index)[places.start]
+    with OpenColumns.whole(staged) as opened:
         _, written = change_set.write(writers, _masked(opened, line, rows_of))
     nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
     seen = Seen.rows_of(staged)
@@ -186,7 +185,7 @@ def add_field(
 
 
 def _masked(
-    opened: OpenParts, line: int, rows_of: Callable[[int], pa.Array | pa.ChunkedArray]
+    opened: OpenColumns, line: int, rows_of: Callable[[int], pa.Array | pa.ChunkedArray]
 ) -> Iterator[Portion]:
     """Yield the values of a new field, null where its struct is."""
     version = opened.version
@@ -194,7 +193,7 @@ def _masked(
         opened.forget_before(group)
         portion, _ = stored_portion(version.head, group, [rows_of(group)])
         array = one_array(portion.column(0))
-        structs = one_array(read_nodes(opened, {line: [RowSpan(group, 0, rows)]})[line])
+        structs = one_array(read_nodes(opened.parts, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:
             array = masked(array, np.asarray(structs.is_valid()))
         yield pa.Table.from_arrays([array], names=["field"]), rows

@@ -19,8 +19,7 @@ from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.query.select import null_counts
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.column_tree import paths_of
@@ -98,7 +97,7 @@ def _rewritten(
     writers = [
         writer for index, field in fields.items() for writer in _writers(change_set, index, field)
     ]
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         portions = _portions(opened, list(fields), list(fields.values()), cast)
         return change_set.write(writers, portions)[1]
 
@@ -115,13 +114,13 @@ def _writers(change_set: ChangeSet, index: int, field: pa.Field) -> list[ColumnW
 
 
 def _portions(
-    opened: OpenParts, indices: Sequence[int], fields: Sequence[pa.Field], cast: Cast
+    opened: OpenColumns, indices: Sequence[int], fields: Sequence[pa.Field], cast: Cast
 ) -> Iterator[Portion]:
     """Yield the columns of each row group in the types of `fields`."""
     first = 0
     for group, rows in enumerate(opened.version.head.row_groups):
         opened.forget_before(group)
-        columns = read_columns(opened, indices, [RowSpan(group, 0, rows)])
+        columns = opened.columns(indices, [RowSpan(group, 0, rows)])
         arrays = [
             _cast(column, field, cast, first) for column, field in zip(columns, fields, strict=True)
         ]
@@ -175,11 +174,12 @@ def _cast_defaults(
 def _check_no_nulls(staged: StagedVersion, index: int) -> None:
     """Raise SchemaError if a row of a column is null; the statistics of the row groups know."""
     field, first = staged.schema.field(index), 0
-    nulls = null_counts(staged, index)
+    with OpenColumns.whole(staged) as opened:
+        nulls = null_counts(opened, index)
     for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
         if missing or not counts_nulls(field.type):
-            with OpenParts(staged) as opened:
-                [column] = read_columns(opened, [index], [RowSpan(group, 0, rows)])
+            with OpenColumns.whole(staged) as opened:
+                [column] = opened.columns([index], [RowSpan(group, 0, rows)])
             row = first_missing(column)
             if row is not None:
                 raise SchemaError(

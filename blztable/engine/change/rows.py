@@ -25,8 +25,8 @@ from blztable.engine.change.facts.predicates import Predicate
 from blztable.engine.change.facts.seen import Seen
 from blztable.engine.change.facts.touched import Touched
 from blztable.engine.query.scan import Scan
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.columns import OpenColumns
+from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
@@ -95,7 +95,7 @@ def append_runs(
 def delete(change_set: ChangeSet, where: object) -> int:
     """Remove the rows for which `where` is true; return their number."""
     staged = change_set.staged
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
         meant = predicates.where(staged, where)
         return keep(change_set, "delete", lambda group: condition.rows(group).others(), meant)
@@ -208,7 +208,7 @@ def remove(
     replaced = {group: selected for group, selected in fewer.items() if group not in deleted}
     rewritten = [(group, selected) for group, selected in replaced.items() if selected.count]
     columns = change_set.column_writers()
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
 
         def portions() -> Iterator[Portion]:
             for group, selected in rewritten:
@@ -217,7 +217,7 @@ def remove(
                 yield read_group(opened, indices, group, selected), selected.count
 
         def old(line: int, number: int) -> Part:
-            return opened.open(line, rewritten[number][0])
+            return opened.parts.open(line, rewritten[number][0])
 
         counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
     change: Change
@@ -304,14 +304,14 @@ class RowMask:
 
 
 def read_group(
-    opened: OpenParts, indices: Sequence[int], group: int, selected: RowMask | None = None
+    opened: OpenColumns, indices: Sequence[int], group: int, selected: RowMask | None = None
 ) -> pa.Table:
     """Return columns of a row group in their storage types, with all or the selected rows."""
     version = opened.version
     rows = version.head.row_groups[group]
     mask = selected.unpacked() if selected else None
     stop = selected.count if selected and mask is None else rows
-    arrays = read_columns(opened, indices, [RowSpan(group, 0, stop)])
+    arrays = opened.columns(indices, [RowSpan(group, 0, stop)])
     stored = [as_stored(one_array(column)) for column in arrays]
     if mask is not None:
         rows_of = np.flatnonzero(mask)
@@ -325,10 +325,10 @@ def read_group(
 class Condition:
     """A filter that is evaluated on one row group at a time."""
 
-    def __init__(self, opened: OpenParts, where: object) -> None:
+    def __init__(self, opened: OpenColumns, where: object) -> None:
         """Prepare the scan; `Scan` checks the filter."""
         self._opened = opened
-        self._scan = Scan(opened.version, where)
+        self._scan = Scan(opened.projection, where)
 
     def rows(self, group: int) -> RowMask:
         """Select the rows for which the filter is true; release earlier row groups."""
@@ -351,7 +351,7 @@ def check_all_match(staged: StagedVersion, groups: Iterable[int], where: object)
     the rows that it removed.
     """
     rows, outside, first = 0, 0, -1
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
         for group in groups:
             left = condition.rows(group).others()

@@ -17,10 +17,10 @@ from blztable.arrow.types import Portion, large_type
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.query.expressions import comparable
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
+from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.engine.write.row_groups import GROUP_BYTES, GroupRows, bytes_taken, rows_per_group
 from blztable.engine.write.sort_keys import Key
@@ -54,17 +54,17 @@ class Unsorted:
     @classmethod
     def of_version(cls, version: Version) -> Self:
         """Return the rows of a version, published or staged."""
-        head = version.head
+        head, projection = version.head, Projection.of(version)
         whole = spans(head.row_groups, 0, head.rows)
 
         def column(index: int) -> pa.ChunkedArray:
-            with OpenParts(version) as parts:
-                return read_columns(parts, [index], whole)[0]
+            with OpenColumns(projection) as opened:
+                return opened.columns([index], whole)[0]
 
         return cls(
             version.schema,
             head.rows,
-            [version.nbytes(index) for index in range(len(version.schema))],
+            [projection.nbytes(index) for index in range(len(version.schema))],
             column,
         )
 

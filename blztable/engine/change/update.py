@@ -21,8 +21,8 @@ from blztable.engine.change.facts.predicates import Predicate
 from blztable.engine.change.facts.touched import Touched
 from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.columns import OpenColumns
+from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import SchemaError
@@ -35,7 +35,7 @@ Values: TypeAlias = pa.Scalar | pa.ChunkedArray | pc.Expression
 Coerce = Callable[[int, pa.ChunkedArray], pa.ChunkedArray]
 
 
-def selected(opened: OpenParts, where: object) -> tuple[dict[int, RowMask], Predicate]:
+def selected(opened: OpenColumns, where: object) -> tuple[dict[int, RowMask], Predicate]:
     """Return the rows that meet a condition, by row group, and the predicate of these rows."""
     staged = opened.version
     assert isinstance(staged, StagedVersion)
@@ -45,7 +45,7 @@ def selected(opened: OpenParts, where: object) -> tuple[dict[int, RowMask], Pred
 
 def set_values(
     change_set: ChangeSet,
-    opened: OpenParts,
+    opened: OpenColumns,
     values: Mapping[int, Values],
     selected_rows: Mapping[int, RowMask],
     meant: Predicate,
@@ -94,10 +94,10 @@ def set_values(
                 arrays.append(_merged(opened, index, group, mask, new))
             yield stored_portion(staged.head, group, arrays)
 
-    lines = [line for index in indices for line in staged.tree.nodes(index)]
+    lines = [line for index in indices for line in staged.nodes(index)]
 
     def old(node: int, number: int) -> Part:
-        return opened.open(lines[node], groups[number])
+        return opened.parts.open(lines[node], groups[number])
 
     columns = change_set.column_writers(indices)
     _, written = change_set.write(columns, portions(), old=old)
@@ -108,12 +108,12 @@ def set_values(
 
 def computed(staged: StagedVersion, expression: pc.Expression, group: int) -> pa.ChunkedArray:
     """Evaluate an expression over the rows of a row group."""
-    with OpenParts(staged) as opened:
+    with OpenColumns.whole(staged) as opened:
         return evaluated(opened, expression, group)
 
 
 def evaluated(
-    opened: OpenParts, expression: pc.Expression, group: int, mask: np.ndarray | None = None
+    opened: OpenColumns, expression: pc.Expression, group: int, mask: np.ndarray | None = None
 ) -> pa.ChunkedArray:
     """Evaluate an expression over the rows of a row group, or over the rows of `mask`.
 
@@ -123,7 +123,7 @@ def evaluated(
     opened.forget_before(group)
     indices = expressions.columns_of(expression, staged.schema)
     rows = staged.head.row_groups[group]
-    columns = read_columns(opened, indices, [RowSpan(group, 0, rows)])
+    columns = opened.columns(indices, [RowSpan(group, 0, rows)])
     names = [staged.schema.field(index).name for index in indices]
     if len(names) == 1 and expression.equals(pc.field(names[0])):
         # Arrow would make plain values of categories.
@@ -135,7 +135,7 @@ def evaluated(
     return pa.chunked_array([take(one_array(result), np.flatnonzero(mask))])
 
 
-def _selected(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]:
+def _selected(opened: OpenColumns, where: object) -> Iterator[tuple[int, RowMask]]:
     """Yield each row group that has selected rows, with these rows."""
     row_groups = opened.version.head.row_groups
     if where is None:
@@ -149,7 +149,7 @@ def _selected(opened: OpenParts, where: object) -> Iterator[tuple[int, RowMask]]
 
 
 def _merged(
-    opened: OpenParts, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
+    opened: OpenColumns, index: int, group: int, mask: np.ndarray | None, new: pa.ChunkedArray
 ) -> pa.Array:
     """Return a column of a row group with the new values in the rows of `mask`."""
     stored = [as_stored(chunk) for chunk in new.chunks]

@@ -12,8 +12,8 @@ from blztable.block_terms import VALUES
 from blztable.columns.blocks import Block
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.soundness import false_statistics
-from blztable.columns.types import child_arrays, encode
-from blztable.engine.read.columns import read_array
+from blztable.columns.types import child_arrays, encode, one_array
+from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.losses import find_losses, is_damage
 from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
 from blztable.engine.read.places import BlockPlace
@@ -36,18 +36,19 @@ class ColumnCheck:
     def __init__(
         self, version: Version, line: int, position: int, *, has_rows_of_table: bool
     ) -> None:
-        """Check a node of the column at `position`; `version` has the nodes as columns."""
+        """Check a node of the column at `position`."""
         self.has_rows_of_table = has_rows_of_table
         self.version = version
         self.index = line
         self.position = position
-        self.name: str = version.schema.field(line).name
-        self.type: pa.DataType = version.schema.field(line).type
+        node = version.node(line)
+        self.name: str = node.name
+        self.type: pa.DataType = node.type
         self.problems: list[Problem] = []
         self.parts: ColumnParts | None = None
         self.statistics: Statistics | None = None
         try:
-            self.parts = version.column(line)
+            self.parts = version.line_parts(line)
         except BlzError as error:
             self._note(error, is_readable=False)
             return
@@ -128,12 +129,12 @@ class PartCheck:
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
-        rows = self.facts.rows
+        line, rows = self.column.index, self.facts.rows
 
         def attempt(start: int, stop: int) -> str | None:
             span = RowSpan(self.group, start, stop)
             try:
-                array = read_array(parts, self.column.index, [span])
+                array = one_array(read_nodes(parts, {line: [span]})[line])
             except BlzError as error:
                 check_reading(error)
                 return str(error)

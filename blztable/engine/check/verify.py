@@ -49,12 +49,12 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     # Parts are checked with their deleted rows: row numbers are places in the parts.
     stored = replace(live, row_groups=live.stored_rows, deleted=())
     version = replace(version, head=stored) if live.deleted else version
-    head, flat, problems = version.head, version.flat, list[Problem]()
+    head, problems = version.head, list[Problem]()
     columns = [
-        ColumnCheck(flat, line, index, has_rows_of_table=has_rows)
+        ColumnCheck(version, line, index, has_rows_of_table=has_rows)
         for index in indices
         for line, has_rows in zip(
-            version.tree.nodes(index),
+            version.nodes(index),
             Node.of(version.schema.field(index).type).share_rows(),
             strict=True,
         )
@@ -63,7 +63,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     files: dict[str, tuple[int | None, int, int]] = {}
     chunks = nbytes = first = 0
     for groups in _windows(columns, head.row_groups):
-        with OpenParts(flat) as opened:
+        with OpenParts(version) as opened:
             rows = [head.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [

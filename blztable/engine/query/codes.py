@@ -17,10 +17,8 @@ import pyarrow as pa
 from blztable.arrow.types import bits_of
 from blztable.columns.stored import as_stored
 from blztable.engine.read import selection
-from blztable.engine.read.columns import read_codes, values_of_codes
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.version.versions import Version
 from blztable.errors import CorruptError
 
 # A part is read as codes only if it has so many rows for each code.
@@ -81,38 +79,31 @@ class CodedColumn:
         return pa.chunked_array(found, self.type)
 
 
-def read(parts: OpenParts, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:
+def read(reader: ColumnReader, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:
     """Read spans of rows of a column as codes; None if they have to be read as values."""
-    values = {}
-    for group in dict.fromkeys(span.group for span in spans):
-        rows = sum(span.count for span in spans if span.group == group)
-        found = values_of_codes(parts, index, group, int(rows / ROWS_PER_VALUE))
-        if found is None:
-            return None
-        values[group] = found
-    codes = read_codes(parts, index, spans)
-    for group, column in codes:
-        if any(numbers_of(chunk).max() >= len(values[group]) for chunk in column.chunks):
+    parts = reader.codes(index, spans, ROWS_PER_VALUE)
+    if parts is None:
+        return None
+    for values, codes in parts:
+        if any(numbers_of(chunk).max() >= len(values) for chunk in codes.chunks):
             # To read the values fails with an error that names the file.
             return None
-    type_ = parts.version.schema.field(index).type
-    return CodedColumn(type_, [(values[group], column) for group, column in codes])
+    return CodedColumn(reader.projection.schema.field(index).type, parts)
 
 
-def has_codes(version: Version, index: int) -> bool:
+def has_codes(reader: ColumnReader, index: int) -> bool:
     """True if nearly all rows of a column have codes of few values, and its files are intact.
 
     Only the largest row groups are looked at: the others may have values.
     """
-    rows = np.array(version.head.row_groups, np.int64)
+    rows = np.array(reader.projection.version.head.row_groups, np.int64)
     largest = np.argsort(-rows, kind="stable")[:_LOOKED_AT].tolist()
     coded = 0
     try:
-        with OpenParts(version) as parts:
-            for group in largest:
-                most = int(rows[group] / ROWS_PER_VALUE)
-                if values_of_codes(parts, index, group, most) is not None:
-                    coded += int(rows[group])
+        for group in largest:
+            most = int(rows[group] / ROWS_PER_VALUE)
+            if reader.values_of_codes(index, group, most) is not None:
+                coded += int(rows[group])
     except CorruptError:
         # A scan reports the damage, or leaves it out.
         return False

@@ -14,10 +14,9 @@ from blztable.engine.query.expressions import text_of
 from blztable.engine.query.morsel import unread
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import READ_BYTES, windows
-from blztable.engine.read.columns import file_bytes, pages_of
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns, file_bytes
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.report import ColumnPlan, Explanation
 
 
@@ -33,14 +32,17 @@ class _Counted:
 
 
 def explain(
-    version: Version, positions: Sequence[int], selected: Sequence[RowSpan], scan: Scan | None
+    projection: Projection,
+    positions: Sequence[int],
+    selected: Sequence[RowSpan],
+    scan: Scan | None,
 ) -> Explanation:
     """Return the plan of a read of these columns."""
-    names = version.schema.names
+    names, head = projection.schema.names, projection.version.head
     if scan is not None:
         # Behind the columns of the table, those of the filter.
-        version = scan.version
-        names += version.schema.names[len(names) :]
+        projection = scan.projection
+        names += projection.schema.names[len(names) :]
     steps = [text_of(step.expression) for step in scan.steps] if scan else []
     filtered = scan.columns if scan else []
     if scan is not None and scan.is_decided:
@@ -49,20 +51,20 @@ def explain(
     rows = 0
     groups: set[int] = set()
     read = scan.columns if scan else positions
-    for window in windows(version, read, selected, READ_BYTES, scan):
-        with OpenParts(version) as parts:
-            for position, spans in _reads(window, positions, scan, parts):
+    for window in windows(projection, read, selected, READ_BYTES, scan):
+        with OpenColumns(projection) as reader:
+            for position, spans in _reads(window, positions, scan, reader):
                 counts = counted[position]
-                for line, pages in pages_of(parts, position, spans).items():
+                for line, pages in reader.pages(position, spans).items():
                     for span in pages:
-                        part = parts.open(line, span.group)
+                        part = reader.parts.open(line, span.group)
                         counts.pages += -(-span.count // part.page_rows)
                     counts.row_groups.update(span.group for span in pages)
-                    counts.nbytes += file_bytes(parts, line, pages)
-            remaining = scan.blocks(window, parts).spans() if scan else window
+                    counts.nbytes += file_bytes(reader.parts, line, pages)
+            remaining = scan.blocks(window, reader).spans() if scan else window
             # A field of a filter may belong to a column of the result, too.
-            of_line = {line: one for one in reversed(counted) for line in version.tree.nodes(one)}
-            for (line, _), part in parts.items():
+            of_line = {line: one for one in reversed(counted) for line in projection.nodes(one)}
+            for (line, _), part in reader.parts.items():
                 counts = counted[of_line[line]]
                 counts.nbytes += part.nbytes_to_open
                 kinds = (place.kind for place in part.root.walk())
@@ -72,14 +74,14 @@ def explain(
     return Explanation(
         tuple(steps),
         rows,
-        version.head.rows,
+        head.rows,
         len(groups),
-        len(version.head.row_groups),
+        len(head.row_groups),
         tuple(
             _plan(
                 names[position],
                 position,
-                version,
+                projection,
                 counts,
                 position in filtered,
                 position in positions,
@@ -90,13 +92,13 @@ def explain(
 
 
 def _reads(
-    window: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None, parts: OpenParts
+    window: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None, reader: OpenColumns
 ) -> Iterator[tuple[int, list[RowSpan]]]:
     """Yield (column, rows) to read, assuming that some rows of each page pass each step."""
     if scan is None:
         yield from ((position, list(window)) for position in dict.fromkeys(positions))
         return
-    for morsel in morsels(scan.blocks(window, parts)):
+    for morsel in morsels(scan.blocks(window, reader)):
         read: dict[int, np.ndarray] = {}
         for number, step in enumerate(scan.steps):
             chosen = morsel.open[number]
@@ -111,12 +113,12 @@ def _reads(
 def _plan(
     name: str,
     position: int,
-    version: Version,
+    projection: Projection,
     counted: _Counted,
     is_filter: bool,
     is_returned: bool,
 ) -> ColumnPlan:
-    nodes = [parts.facts for parts in version.nodes(position)]
+    nodes = [parts.facts for parts in projection.parts(position)]
     return ColumnPlan(
         name,
         position,
@@ -130,6 +132,6 @@ def _plan(
             for rows, size in zip(facts.rows, facts.page_rows, strict=True)
         ),
         counted.nbytes,
-        version.cbytes(position),
+        projection.cbytes(position),
         tuple(counted.encodings),
     )

@@ -28,8 +28,7 @@ from blztable.engine.query.codes import CodedColumn
 from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read import selection
-from blztable.engine.read.columns import read_columns, read_rows
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
@@ -125,10 +124,10 @@ class _ReadSet:
 class Morsel:
     """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
-    def __init__(self, blocks: Blocks, parts: OpenParts) -> None:
+    def __init__(self, blocks: Blocks, reader: ColumnReader) -> None:
         """All rows pass until a step is applied."""
         self._blocks = blocks
-        self._parts = parts
+        self._reader = reader
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
         self._columns: dict[int, _Column] = {}
@@ -159,13 +158,15 @@ class Morsel:
 
     def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _ReadSet | None:
         """Return the pages of columns that have one of these rows; None to read single rows."""
-        blocks, version = self._blocks, self._parts.version
+        if self._reader.picks_rows:
+            return None
+        blocks, projection = self._blocks, self._reader.projection
         indices = list(dict.fromkeys(columns))
         groups = np.unique(blocks.groups).tolist()
-        nodes = [one for index in indices for one in version.nodes(index)]
+        nodes = [one for index in indices for one in projection.parts(index)]
         units = {one.unit_rows(group) for one in nodes for group in groups}
-        nbytes = max(map(version.nbytes, indices), default=0)
-        if 1 in units or nbytes > LARGE_ROW * version.head.rows:
+        nbytes = max(map(projection.nbytes, indices), default=0)
+        if 1 in units or nbytes > LARGE_ROW * projection.version.head.rows:
             # Most chunks may have none of these rows.
             return None
         pages, _ = blocks.pages(min(units, default=USUAL_PAGE_ROWS))
@@ -186,7 +187,7 @@ class Morsel:
             return None
         (index,) = step.columns
         if index not in self._columns:
-            coded = codes.read(self._parts, index, read.spans)
+            coded = codes.read(self._reader, index, read.spans)
             if coded is not None:
                 self._columns[index] = _Column(read.rows, coded)
         column = self._columns.get(index)
@@ -214,11 +215,11 @@ class Morsel:
 
     def _read_codes(self, columns: Iterable[int], read: _ReadSet) -> None:
         """Read text as codes where possible: then only the text of passing rows is written."""
-        schema = self._parts.version.schema
+        schema = self._reader.projection.schema
         for index in dict.fromkeys(columns):
             type_ = schema.field(index).type
             if index not in self._columns and (is_text(type_) or is_binary(type_)):
-                coded = codes.read(self._parts, index, read.spans)
+                coded = codes.read(self._reader, index, read.spans)
                 if coded is not None:
                     self._columns[index] = _Column(read.rows, coded)
 
@@ -245,10 +246,9 @@ class Morsel:
         indices = list(dict.fromkeys(columns))
         spans = [one for one in selection if isinstance(one, RowSpan)]
         if len(spans) == len(selection):
-            arrays = read_columns(self._parts, indices, spans)
+            arrays = self._reader.columns(indices, spans)
         else:
-            picked = [one.picked() for one in selection]
-            arrays = read_rows(self._parts, indices, picked)
+            arrays = self._reader.rows(indices, [one.picked() for one in selection])
         return dict(zip(indices, arrays, strict=True))
 
 

@@ -11,7 +11,6 @@ condition is null there.
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from time import monotonic
 from typing import Literal, get_args
@@ -21,12 +20,11 @@ import pyarrow as pa
 
 from blztable.arrow.types import nulls
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import Selected, read_selected, take
-from blztable.engine.read.columns import read_columns
+from blztable.engine.query.select import Selected, read_selected, take, windows
+from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
-from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, stored_spans
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
 from blztable.format.head.deletions import live_range
 
@@ -41,7 +39,8 @@ PIECES = 1024
 
 def salvaged(
     read: Callable[[], Selected],
-    version: Version,
+    projection: Projection,
+    opened: Callable[[Projection], ColumnReader],
     columns: Sequence[int],
     scan: Scan | None,
     rows: Sequence[RowSpan],
@@ -54,6 +53,8 @@ def salvaged(
     ----------
     read : callable
         Reads these columns of the rows that pass the filter.
+    opened : callable
+        Returns a new reader of a projection.
     on_corrupt : {"raise", "skip", "null"}
         What is done about damage: raise it, leave out the rows, or make the values null.
 
@@ -72,13 +73,18 @@ def salvaged(
     else:
         _log.debug(
             "%s: read %d rows of %d columns in %.4f s",
-            *(version.store.name, len(whole.numbers), len(columns), monotonic() - started),
+            *(
+                projection.version.store.name,
+                len(whole.numbers),
+                len(columns),
+                monotonic() - started,
+            ),
         )
         return whole, []
-    salvage = _Salvage(version, columns, scan, with_nans, with_nulls=on_corrupt == "null")
+    salvage = _Salvage(projection, opened, columns, scan, with_nans, on_corrupt == "null")
     found, losses = salvage.of(rows)
     for loss in losses:
-        _log.info("%s: %s", version.store.name, loss)
+        _log.info("%s: %s", projection.version.store.name, loss)
     return found, losses
 
 
@@ -86,7 +92,8 @@ def salvaged(
 class _Salvage:
     """A read of damaged rows; the attributes are those of `salvaged`."""
 
-    version: Version
+    projection: Projection
+    opened: Callable[[Projection], ColumnReader]
     columns: Sequence[int]
     scan: Scan | None
     with_nans: Container[int]
@@ -97,13 +104,13 @@ class _Salvage:
         conditions = self.scan.columns if self.scan else []
         needed = list(dict.fromkeys([*conditions, *self.columns]))
         for index in needed:
-            self._filtered.column(index)
+            self._filtered.root(index)
         kept: list[RowSpan] = []
         gone: list[Loss] = []
         blank: dict[int, list[Lost]] = {}
-        firsts = [0, *accumulate(self.version.head.row_groups)]
+        firsts = [0, *accumulate(self.projection.version.head.row_groups)]
         for span in rows:
-            lost, first = self._lost(needed, span), firsts[span.group]
+            lost, first = self._lost_in_windows(needed, span), firsts[span.group]
             for index in [one for one in lost if self.with_nulls and one not in conditions]:
                 blank.setdefault(index, []).extend(_shifted(lost.pop(index), first))
             left_out = _united(one for many in lost.values() for one in many)
@@ -114,16 +121,30 @@ class _Salvage:
         arrays = dict(zip(whole, read.arrays, strict=True))
         for index, losses in blank.items():
             arrays[index] = self._with_nulls(index, losses, kept, read.numbers)
-            gone += [Loss(*one, self.version.schema.field(index).name) for one in losses]
+            name = self.projection.schema.field(index).name
+            gone += [Loss(*one, name) for one in losses]
         return Selected([arrays[index] for index in self.columns], read.numbers), gone
 
     @property
-    def _filtered(self) -> Version:
-        """The version with the nested fields that the filter refers to as further columns."""
-        return self.version if self.scan is None else self.scan.version
+    def _filtered(self) -> Projection:
+        """The projection with the nested fields that the filter refers to as further columns."""
+        return self.projection if self.scan is None else self.scan.projection
 
     def _read(self, columns: Sequence[int], rows: Sequence[RowSpan]) -> Selected:
-        return read_selected(self.version, columns, self.scan, rows, None, self.with_nans)
+        reader = self.opened(self.projection)
+        return read_selected(reader, columns, self.scan, rows, None, self.with_nans)
+
+    def _lost_in_windows(self, needed: Sequence[int], span: RowSpan) -> dict[int, list[Lost]]:
+        """Return the lost rows of each damaged column; rows of many bytes are read in windows."""
+        found: dict[int, list[Lost]] = {}
+        for (window,) in windows(self._filtered, needed, [span], None, None):
+            for index, more in self._lost(needed, window).items():
+                lost = found.setdefault(index, [])
+                for one in more:
+                    if lost and lost[-1][1:] == (one.start, one.reason):
+                        one = one._replace(start=lost.pop().start)
+                    lost.append(one)
+        return found
 
     def _lost(self, needed: Sequence[int], span: RowSpan) -> dict[int, list[Lost]]:
         """Return the lost rows of each damaged column."""
@@ -141,23 +162,21 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        version, head = self._filtered, self.version.head
-        (root, *_) = version.tree.nodes(index)
-        with OpenParts(version) as parts:
-            reason = _fault(lambda: parts.open(root, span.group))
+        projection, head = self._filtered, self.projection.version.head
+        with self.opened(projection) as reader:
+            reason = _fault(lambda: reader.check(index, span.group))
         if reason is not None:
             # No row can be read without the part, so smaller pieces are not tried.
             return [Lost(span.start, span.stop, reason)]
         deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
-        lines = [version.flat.column(line) for line in version.tree.nodes(index)]
         # The items of lists have pages of their own.
-        of_rows = [one for one in lines if one.facts[span.group].rows == rows]
+        of_rows = [one for one in projection.parts(index) if one.facts[span.group].rows == rows]
         units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
 
         def attempt(start: int, stop: int) -> str | None:
             piece = RowSpan(span.group, *live_range(deleted, start, stop))
-            with OpenParts(version) as parts:
-                return _fault(partial(read_columns, parts, [index], [piece]))
+            with self.opened(projection) as reader:
+                return _fault(lambda: reader.columns([index], [piece]))
 
         # Pages are of stored rows.
         (stored,) = stored_spans(head.deleted, [span])
@@ -174,7 +193,7 @@ class _Salvage:
         numbers: range | np.ndarray,
     ) -> pa.ChunkedArray:
         """Return a column of rows by number that is null in the lost rows."""
-        type_ = self.version.schema.field(index).type
+        type_ = self.projection.schema.field(index).type
         all_numbers = np.asarray(numbers, np.int64)
         cuts = [np.searchsorted(all_numbers, (loss.start, loss.stop)).tolist() for loss in losses]
         is_lost = np.zeros(len(all_numbers), np.bool_)
@@ -196,8 +215,9 @@ class _Salvage:
     ) -> pa.ChunkedArray:
         """Return the intact rows of a column; with a filter, those with these numbers."""
         if self.scan is not None:
-            return take(self.version, [index], numbers)[0]
-        first = np.cumsum([0, *self.version.head.row_groups])
+            with self.opened(self.projection) as reader:
+                return take(reader, [index], numbers)[0]
+        first = np.cumsum([0, *self.projection.version.head.row_groups])
         pieces = []
         for span in rows:
             pieces += _without(span, _shifted(losses, -int(first[span.group])))

@@ -30,11 +30,11 @@ from blztable.engine.query.expression_tree import Call, Term, names, parts
 from blztable.engine.query.fields import as_columns
 from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import batches
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.errors import CorruptError, SchemaError
 
 # Assumed share of rows for which a function is true.
@@ -43,27 +43,28 @@ _SELECTIVITY_ELSE = 0.4
 
 
 class Scan:
-    """A filter over one version."""
+    """A filter over one projection."""
 
-    def __init__(self, version: Version, filters: object) -> None:
+    def __init__(self, projection: Projection, filters: object) -> None:
         """Split the filter into steps and prune row groups; raises as `expressions.check` does."""
-        expression = expressions.as_expression(filters, version.stored_schema)
-        expressions.check_type(expression, version.stored_schema)
-        version, expression = as_columns(version, expression)
-        # Columns of this version only are fields that the filter refers to.
-        self.version = version
-        steps = list(_steps(expression, version.schema))
-        self.steps = sorted(steps, key=partial(_rank, version)) if len(steps) > 1 else steps
+        schema = projection.whole_columns
+        expression = expressions.as_expression(filters, schema)
+        expressions.check_type(expression, schema)
+        # The last columns of this projection are fields that the filter refers to.
+        self.projection, expression = as_columns(projection, expression)
+        steps = list(_steps(expression, self.projection.schema))
+        self.steps = sorted(steps, key=partial(_rank, self.projection)) if len(steps) > 1 else steps
         self._expression = expression
+        compared = {index for step in self.steps for index in step.pruner.columns}
+        statistics = {index: statistics_of_groups(self.projection, index) for index in compared}
+        # By column; those without statistics are missing.
         self._group_statistics = {
-            index: statistics_of_groups(version, index)
-            for step in self.steps
-            for index in step.pruner.columns
+            index: runs for index, runs in statistics.items() if runs is not None
         }
         # Per row group: True if a row may match. Per step and row group: True if statistics do not
         # prove that all rows match.
         self.may_match, self.open = self._evaluate(
-            len(version.head.row_groups), self._group_statistics
+            len(projection.version.head.row_groups), self._group_statistics
         )
         # Per column and row group: the page size if zone maps may prune more, otherwise 0.
         self._page_sizes = {index: self._page_sizes_of(index) for index in self._group_statistics}
@@ -83,38 +84,39 @@ class Scan:
         return [span for span in spans if self.may_match[span.group]]
 
     def filter(
-        self, spans: Sequence[RowSpan], parts: OpenParts, columns: Sequence[int] = ()
+        self, spans: Sequence[RowSpan], reader: ColumnReader, columns: Sequence[int] = ()
     ) -> FilteredRows:
         """Return the rows of these spans that match, and these columns of them."""
-        parts = parts.of(self.version)
-        morsels = list(cutting.morsels(self.blocks(spans, parts)))
+        reader = reader.of(self.projection)
+        morsels = list(cutting.morsels(self.blocks(spans, reader)))
         results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
 
         def filter_morsel(number: int) -> None:
-            results[number] = self._apply(morsels[number], parts).result(columns)
+            results[number] = self._apply(morsels[number], reader).result(columns)
 
         run(partial(filter_morsel, number) for number in range(len(morsels)))
-        types = self.version.schema.types
+        schema = self.projection.schema
         joined = {
             index: pa.chunked_array(
-                [chunk for one in results for chunk in one.columns[index].chunks], types[index]
+                [chunk for one in results for chunk in one.columns[index].chunks],
+                schema.field(index).type,
             )
             for index in columns
         }
         return FilteredRows([rows for one in results for rows in one.selection], joined)
 
-    def _apply(self, blocks: Blocks, parts: OpenParts) -> Morsel:
+    def _apply(self, blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""
         try:
-            return _applied(self.steps, blocks, parts)
+            return _applied(self.steps, blocks, reader)
         except SchemaError as error:
             failure = error
         # Arrow does not evaluate y in `false and y`, so the whole filter may have a value although
         # one of its conjuncts fails on its own.
-        whole = _step(self._expression, self.columns, self.version.schema)
+        whole = _step(self._expression, self.columns, self.projection.schema)
         is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
         try:
-            return _applied([whole], replace(blocks, open=is_open), parts)
+            return _applied([whole], replace(blocks, open=is_open), reader)
         except SchemaError:
             # The conjunct that failed is more helpful than the whole filter.
             raise failure from None
@@ -122,16 +124,16 @@ class Scan:
             # Otherwise its traceback and this frame would form a cycle that keeps the table open.
             del failure
 
-    def blocks(self, spans: Sequence[RowSpan], parts: OpenParts) -> Blocks:
+    def blocks(self, spans: Sequence[RowSpan], reader: ColumnReader) -> Blocks:
         """Return the rows of these spans in which a row may match, by the zone maps too."""
-        parts, deleted = parts.of(self.version), self.version.head.deleted
+        deleted = self.projection.version.head.deleted
         # Pages are of stored rows.
         spans = stored_spans(deleted, self.within(spans))
         page_rows = [self._page_rows(span.group) for span in spans]
         blocks, are_pages = cutting.cut(spans, page_rows, self.open)
         if not are_pages.any():
             return blocks.live(deleted)
-        statistics = self._statistics_of_pages(blocks[are_pages], parts)
+        statistics = self._statistics_of_pages(blocks[are_pages], reader.of(self.projection))
         may_match, is_open = self._evaluate(int(are_pages.sum()), statistics)
         blocks.open[:, are_pages] = is_open
         kept = ~are_pages
@@ -149,7 +151,7 @@ class Scan:
         return may_match, is_open
 
     def _page_sizes_of(self, index: int) -> np.ndarray:
-        parts = self.version.column(index)
+        parts = self.projection.root(index)
         page_rows = np.array(parts.facts.page_rows, np.int64)
         rows = np.array(parts.facts.rows, np.int64)
         # A part without bytes has no zone map.
@@ -166,28 +168,29 @@ class Scan:
         sizes = [int(self._page_sizes[index][group]) for index in self._columns_with_pages(group)]
         return min(sizes, default=None)
 
-    def _statistics_of_pages(self, blocks: Blocks, parts: OpenParts) -> dict[int, Runs]:
+    def _statistics_of_pages(self, blocks: Blocks, reader: ColumnReader) -> dict[int, Runs]:
         """Return for each block the statistics of its page; of its row group without a zone map."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
-        with_pages = {group: self._columns_with_pages(group) for group in groups.tolist()}
+        zone_maps: dict[tuple[int, int], Runs | None] = {}
+
+        def read(index: int, group: int) -> None:
+            zone_maps[index, group] = reader.zone_map(index, group)
+
         run(
             batches(
-                partial(_open, parts, i, group) for group in with_pages for i in with_pages[group]
+                partial(read, index, group)
+                for group in groups.tolist()
+                for index in self._columns_with_pages(group)
             )
         )
         statistics: dict[int, list[Runs]] = {index: [] for index in self._group_statistics}
-        for group, starts in zip(with_pages, np.split(blocks.starts, firsts[1:]), strict=True):
+        for group, starts in zip(groups.tolist(), np.split(blocks.starts, firsts[1:]), strict=True):
             for index, runs in statistics.items():
-                line = parts.version.tree.nodes(index)[0]
-                part = parts.open(line, group) if index in with_pages[group] else None
-                zone_map = part.zone_map() if part else None
-                if part is None or zone_map is None:
+                pages = zone_maps.get((index, group))
+                if pages is None:
                     runs.append(self._group_statistics[index].take(np.full(len(starts), group)))
-                    continue
-                type_ = self.version.schema.field(index).type
-                with part.error_context():
-                    pages = bounds.runs(type_, part.rows_of_pages, zone_map)
-                runs.append(pages.take(starts // part.page_rows))
+                else:
+                    runs.append(pages.take(starts // self._page_sizes[index][group]))
         return {index: Runs.joined(runs) for index, runs in statistics.items()}
 
 
@@ -218,18 +221,18 @@ def _step(
     return Step(expression, tuple(columns), fields, Pruner(expression, schema, term), terms)
 
 
-def _applied(steps: Sequence[Step], blocks: Blocks, parts: OpenParts) -> Morsel:
+def _applied(steps: Sequence[Step], blocks: Blocks, reader: ColumnReader) -> Morsel:
     """Return the blocks as a morsel to which these steps were applied in order."""
-    morsel = Morsel(blocks, parts)
+    morsel = Morsel(blocks, reader)
     for number, step in enumerate(steps):
         morsel.apply(number, step)
     return morsel
 
 
-def _rank(version: Version, step: Step) -> float:
+def _rank(projection: Projection, step: Step) -> float:
     """Return the cost of a step: bytes of its columns per row that it removes."""
-    head = version.head
-    row_bytes = sum(version.nbytes(index) for index in step.columns) / (head.rows or 1)
+    rows = projection.version.head.rows
+    row_bytes = sum(projection.nbytes(index) for index in step.columns) / (rows or 1)
     share = 1.0
     for term in step.terms or (None,):
         function = term.function if isinstance(term, Call) else ""
@@ -237,15 +240,13 @@ def _rank(version: Version, step: Step) -> float:
     return row_bytes / (1 - share)
 
 
-def statistics_of_groups(version: Version, index: int) -> Runs:
-    """Return the statistics of a column's row groups."""
-    parts, type_ = version.column(index), version.schema.field(index).type
+def statistics_of_groups(projection: Projection, index: int) -> Runs | None:
+    """Return the statistics of a column's row groups; None if there are none."""
+    parts, field = projection.root(index), projection.schema.field(index)
+    if not parts.known:
+        return None
     try:
-        return bounds.runs(type_, parts.facts.rows, parts.statistics)
+        return bounds.runs(field.type, parts.facts.rows, parts.statistics)
     except CorruptError as error:
-        name = version.schema.field(index).name
-        raise CorruptError(f"{version.store.name}, column {name!r}: {error}") from None
-
-
-def _open(parts: OpenParts, index: int, group: int) -> None:
-    parts.open(parts.version.tree.nodes(index)[0], group)
+        store = projection.version.store
+        raise CorruptError(f"{store.name}, column {field.name!r}: {error}") from None

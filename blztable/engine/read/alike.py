@@ -55,11 +55,11 @@ def read_alike(
     progress: Progress | None,
     with_nans: Container[int],
 ) -> dict[int, pa.ChunkedArray]:
-    """Return those of the columns that can be read together, by line; raise as `read_columns`.
+    """Return those of the columns that can be read together, by line; raise as `OpenColumns`.
 
     In the columns `with_nans`, nulls that are stored as NaN are NaN.
     """
-    head = parts.flat.head
+    head = parts.version.head
     groups, rows = [span.group for span in selected], head.stored_rows
     is_whole = all((span.start, span.stop) == (0, rows[span.group]) for span in selected)
     is_bundled = bool(head.bundles) and all(head.bundles[group] for group in groups)
@@ -83,13 +83,13 @@ def _parted(
     parts: OpenParts, lines: Sequence[int], groups: Sequence[int], with_nans: Container[int]
 ) -> Iterator["_Columns"]:
     """Yield the columns that are decoded together."""
-    version = parts.flat
+    version = parts.version
     kinds: dict[tuple[pa.DataType, bool], list[int]] = {}
     for line in lines:
-        type_ = version.stored_type(line)
+        type_ = version.node(line).type
         # A decimal may have too many digits.
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
-        if is_number and not version.shows_dictionary(line):
+        if is_number:
             kinds.setdefault((type_, line in with_nans), []).append(line)
     for (type_, has_nans), of_kind in kinds.items():
         for first, at in _families(version, of_kind):

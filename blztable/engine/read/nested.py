@@ -47,13 +47,17 @@ class NestedRead:
         The rows to read of each node, by line.
     """
 
-    def __init__(self, parts: OpenParts, index: int, selected: Sequence[RowSelection]) -> None:
-        """Plan the rows of all nodes, which opens the parts of lists."""
-        version, field = parts.version, parts.version.schema.field(index)
-        self._type: pa.DataType = field.type
+    def __init__(
+        self,
+        parts: OpenParts,
+        type_: pa.DataType,
+        lines: Sequence[int],
+        selected: Sequence[RowSelection],
+    ) -> None:
+        """Plan the rows of all nodes, given their lines, which opens the parts of lists."""
+        self._type = type_
         self._selected = selected
-        lines, node = version.tree.nodes(index), Node.of(field.type)
-        facts = parts.flat.column(lines[0])
+        node, facts = Node.of(type_), parts.version.line_parts(lines[0])
         picked = [one for one in selected if isinstance(one, RowIndices)]
         self._exact: _NodeOfRows | None = None
         self.pages: dict[int, Sequence[RowSelection]] = {}
@@ -119,7 +123,7 @@ class _NodeRead:
     ) -> "_NodeRead":
         """Plan the read of a node and of its children, whose lines follow in pre-order."""
         line = lines.popleft()
-        facts = parts.flat.column(line)
+        facts = parts.version.line_parts(line)
         pages = selection.of_spans(facts, [span for span in spans if span.count])
         planned[line] = pages
         inner = pages if node.rows in (ITEMS, RUNS) else spans
@@ -134,7 +138,7 @@ class _NodeRead:
         if node.rows == CODES:
             # Values without bytes may be any number, and are compared by their places.
             _check_indices(parts, children[0].line, below)
-        name = parts.flat.schema.field(line).name
+        name = parts.version.node(line).name
         context = f"{parts.version.store.name}, column {name!r}"
         return cls(node, line, spans, pages, inner, children, context)
 
@@ -242,10 +246,10 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
 
 def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the values of a dictionary that rows of it need: all of the part."""
-    rows = parts.flat.column(line).facts.rows
+    rows = parts.version.line_parts(line).facts.rows
     most = max((rows[span.group] for span in spans), default=0)
     if most > MAX_VALUES:
-        name = parts.flat.schema.field(line).name
+        name = parts.version.node(line).name
         raise CorruptError(
             f"{parts.version.store.name}, column {name!r}: {most} rows; a dictionary has at most "
             f"{MAX_VALUES} values"
@@ -255,9 +259,9 @@ def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSp
 
 def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
     """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
-    facts = parts.flat.column(line)
+    facts = parts.version.line_parts(line)
     rows = sum(span.count for span in pages if not facts.has_bytes(span.group))
-    name = parts.flat.schema.field(line).name
+    name = parts.version.node(line).name
     check_rows(rows, f"{parts.version.store.name}, column {name!r}", INDEX_BYTES)
 
 
@@ -267,12 +271,12 @@ def _check_rows(
     """Raise CorruptError unless the child has the rows that the node's parts need."""
     if node.rows == CODES:
         return
-    own, below = parts.flat.column(line).facts, parts.flat.column(child).facts
+    own, below = parts.version.line_parts(line).facts, parts.version.line_parts(child).facts
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]
         needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0
         if below.rows[group] != needed:
-            name = parts.flat.schema.field(child).name
+            name = parts.version.node(child).name
             raise CorruptError(
                 f"{parts.version.store.name}, column {name!r}: {below.rows[group]} rows in row "
                 f"group {group}; expected {needed}"

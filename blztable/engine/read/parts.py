@@ -6,7 +6,6 @@ returns a `Part`: the tree of blocks, with the place of every stream. Chunks are
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from copy import copy
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -164,10 +163,6 @@ class Part:
             return values if decimals.are_within(self.type, bytes_of(values.buffers()[1])) else None
         return values
 
-    def itself(self) -> "Part":
-        """Return the part, with the type of its file."""
-        return self
-
     def with_nans(self) -> "Part":
         """Return the part with NaN as a value, also where it stands for null."""
         return replace(self, root=replace(self.root, nan_is_null=False))
@@ -290,25 +285,11 @@ class OpenParts(Closing):
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
         self.version = version
-        self._flat = version.flat
         self._files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         self._bundles: dict[int, OpenBundle] = {}
-        # A list, because views share it: the bytes of bundles that are kept.
-        self._kept = [0]
-
-    @property
-    def flat(self) -> Version:
-        """The version with each node as a column."""
-        return self._flat
-
-    def of(self, version: Version) -> "OpenParts":
-        """Return the same parts for another view of the version; they are closed together."""
-        if version is self.version:
-            return self
-        view = copy(self)
-        view.version = version
-        return view
+        # The bytes of bundles that are kept.
+        self._kept = 0
 
     def open(self, line: int, group: int) -> Part:
         """Return the part of a node in a row group; nodes count as lines of the manifest."""
@@ -321,19 +302,20 @@ class OpenParts(Closing):
                 start = sum(groups[:group])
                 has = HAS_ROWS.format(start, start + groups[group])
                 raise CorruptError(f"{error}{has}") from None
-            head = self.version.head
-            if self._flat is not self.version or head.deleted:
+            version = self.version
+            if not version.is_flat or version.head.deleted:
                 # All nodes of a column together count as one column.
-                nodes = self.version.tree.nodes(self.version.tree.field_of(line))
-                part = replace(part, share=head.row_groups[group] / len(nodes))
+                nodes = version.nodes(version.field_of(line))
+                part = replace(part, share=version.head.row_groups[group] / len(nodes))
             self._parts[line, group] = part
         return part
 
-    def _open(self, index: int, group: int) -> Part:
-        version, parts = self._flat, self._flat.column(index)
-        key, type_ = parts.key(group, version.head.bundles), version.stored_type(index)
+    def _open(self, line: int, group: int) -> Part:
+        version, node = self.version, self.version.node(line)
+        parts, type_ = version.line_parts(line), node.type
+        key = parts.key(group, version.head.bundles)
         file = f"{version.store.name}/{key}" if key else version.store.name
-        context = f"{file}, column {version.schema.field(index).name!r}"
+        context = f"{file}, column {node.name!r}"
         facts = parts.facts[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
         claims = parts.claims_of(group)
@@ -362,9 +344,9 @@ class OpenParts(Closing):
             assert facts is not None
             reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
             opened = open_bundle(reader, facts, head.stored_rows[group])
-            self._kept[0] += len(reader.kept or b"")
-            if self._kept[0] > KEPT_BYTES:
-                self._kept[0] -= len(reader.kept or b"")
+            self._kept += len(reader.kept or b"")
+            if self._kept > KEPT_BYTES:
+                self._kept -= len(reader.kept or b"")
                 reader.kept = None
             # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.
             bundle = self._bundles.setdefault(group, opened)
@@ -382,7 +364,7 @@ class OpenParts(Closing):
                 del self._parts[key]
         for number in list(self._bundles):
             if number < group:
-                self._kept[0] -= len(self._bundles.pop(number).reader.kept or b"")
+                self._kept -= len(self._bundles.pop(number).reader.kept or b"")
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""

@@ -84,18 +84,17 @@ class ColumnRead:
     def __init__(
         self,
         parts: OpenParts,
-        index: int,
+        line: int,
         selected: Sequence[RowSelection],
         view: Callable[[Part], Part] | None = None,
     ) -> None:
-        """Read the rows, or the rows of a view of each part."""
-        self._index = index
+        """Read the rows of a node, or the rows of a view of each part."""
+        self._line = line
         self._view = view
         self.decoder: Decoder
         self._parts = parts
-        self._field: pa.Field = parts.flat.schema.field(index)
         # Read the column's line of the manifest here, before the threads need it.
-        self._lines = parts.flat.column(index)
+        self._lines = parts.version.line_parts(line)
         self._selected = _by_part([one for one in selected if one.count])
         self.rows: list[PartRows] = [None] * len(self._selected)  # type: ignore[list-item]
         self._pieces: list[Piece] = []
@@ -128,7 +127,7 @@ class ColumnRead:
             self.rows[number] = SpanRows(self._part(selected[0].group), selected)
 
     def _part(self, group: int) -> Part:
-        part = self._parts.open(self._index, group)
+        part = self._parts.open(self._line, group)
         return part if self._view is None else self._view(part)
 
     def locate(self) -> Iterator[Run]:
@@ -154,7 +153,9 @@ class ColumnRead:
     def allocate(self) -> None:
         """Allocate the memory of the result."""
         with self._error_context():
-            type_ = self.rows[0].part.type if self._view else self._field.type
+            type_ = (
+                self.rows[0].part.type if self.rows else self._parts.version.node(self._line).type
+            )
             self.decoder = decoder(type_, self._pieces)
 
     def fill(self, decoder: Decoder | None) -> Iterator[Run]:
@@ -190,19 +191,19 @@ class DictionaryRead(ColumnRead):
     def __init__(
         self,
         parts: OpenParts,
-        index: int,
+        line: int,
         selected: Sequence[RowSelection],
-        view: Callable[[Part], Part],
+        type_: pa.DictionaryType,
         values: pa.DictionaryArray | None,
     ) -> None:
         """Read codes that stand for these values, or the values themselves."""
-        super().__init__(parts, index, selected, view)
-        self._values = values
+        super().__init__(parts, line, selected, None if values is None else Part.as_codes)
+        self._type, self._values = type_, values
 
     def finish(self) -> pa.ChunkedArray:
         """Return the rows as dictionary arrays."""
         column = super().finish()
-        type_ = self._field.type
+        type_ = self._type
         if self._values is None:
             chunks = [as_stored(chunk).dictionary_encode().cast(type_) for chunk in column.chunks]
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from blztable.arrow.nested.nodes import Node
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.places import StreamPlace
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.format.chunk import (
     BIT,
     BIT_SHUFFLE,
@@ -34,15 +34,15 @@ class _Found:
     cbytes: int = 0
 
 
-def streams_of(version: Version, index: int) -> tuple[StreamStorage, ...]:
+def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     """Return how the streams of a column are stored, node by node, in the order of the files."""
     found: dict[str, _Found] = {}
-    nodes = Node.of(version.schema.field(index).type).names("")
-    for node, line in zip(nodes, version.tree.nodes(index), strict=True):
+    nodes = Node.of(projection.schema.field(index).type).names("")
+    for node, line in zip(nodes, projection.nodes(index), strict=True):
         # A stream of a child is named after it: "item.values".
         prefix = f"{node}.".removeprefix(".")
-        for group in range(len(version.head.row_groups)):
-            with OpenParts(version) as parts:
+        for group in range(len(projection.version.head.row_groups)):
+            with OpenParts(projection.version) as parts:
                 part = parts.open(line, group)
                 for name, place in part.streams.items():
                     _add(found.setdefault(prefix + name, _Found()), part, place)

@@ -6,9 +6,7 @@ is the path of its parent and an id of its own. Rows are counted by node: a root
 table, a child has its own. Knows nothing of files.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,61 +15,31 @@ from blztable.errors import CorruptError
 from blztable.format.layout import Path
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnTree:
-    """The lines of the manifest that belong to each field.
+def roots_of(schema: pa.Schema, paths: Sequence[Path]) -> Sequence[int]:
+    """Return the line of each field's root, and at the end the number of lines.
 
-    Attributes
-    ----------
-    starts
-        The index of each field's root among the lines, and at the end the number of lines.
-    views
-        The lines of the fields that follow, which show nodes of the fields before.
+    They are a range if no field has a nested type. Raise CorruptError unless each field has its
+    nodes.
     """
-
-    starts: Sequence[int]
-    views: tuple[Sequence[int], ...] = ()
-
-    @classmethod
-    def of(
-        cls, schema: pa.Schema, paths: Sequence[Path], views: tuple[Sequence[int], ...] = ()
-    ) -> "ColumnTree":
-        """Match fields with paths of nodes; raise CorruptError unless each field has its nodes."""
-        # A table may have very many columns but few types.
-        is_flat = sum(map(len, paths)) == len(paths) and not any(map(is_nested, {*schema.types}))
-        if is_flat and len(paths) == len(schema):
-            return cls(range(len(paths) + 1), views)
-        roots = [line for line, path in enumerate(paths) if len(path) == 1]
-        if len(roots) != len(schema) or roots[:1] not in ([], [0]):
-            raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
-        starts = [*roots, len(paths)]
-        for field, first, stop in zip(schema, roots, starts[1:], strict=True):
-            root = Node.of(field.type)
-            if not _are_nodes(root, paths[first:stop]):
-                raise CorruptError(
-                    f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
-                    f"its type {field.type} has {root.count}"
-                )
-        return cls(starts, views)
-
-    @property
-    def is_flat(self) -> bool:
-        """True if no field has a nested type."""
-        return isinstance(self.starts, range)
-
-    def nodes(self, field: int) -> Sequence[int]:
-        """Return the lines of a field's nodes, in pre-order; the first is the root."""
-        fields = len(self.starts) - 1
-        if field >= fields:
-            return self.views[field - fields]
-        return range(self.starts[field], self.starts[field + 1])
-
-    def field_of(self, line: int) -> int:
-        """Return the index of the field that a node belongs to, which is no view."""
-        return bisect_right(self.starts, line) - 1
+    # A table may have very many columns but few types.
+    is_flat = sum(map(len, paths)) == len(paths) and not any(map(is_nested, {*schema.types}))
+    if is_flat and len(paths) == len(schema):
+        return range(len(paths) + 1)
+    roots = [line for line, path in enumerate(paths) if len(path) == 1]
+    if len(roots) != len(schema) or roots[:1] not in ([], [0]):
+        raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
+    starts = [*roots, len(paths)]
+    for field, first, stop in zip(schema, roots, starts[1:], strict=True):
+        root = Node.of(field.type)
+        if not _are_nodes(root, paths[first:stop]):
+            raise CorruptError(
+                f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
+                f"its type {field.type} has {root.count}"
+            )
+    return starts
 
 
-def flat_schema(schema: pa.Schema) -> pa.Schema:
+def node_schema(schema: pa.Schema) -> pa.Schema:
     """Return a field for each node: of a flat type, named by its path of names."""
     fields: list[pa.Field] = []
     for field in schema:

@@ -37,8 +37,8 @@ def flush_whole(version: Version) -> None:
     Called before a durable version that names these files is published.
     """
     store = version.store
-    columns = map(version.nodes, range(len(version.schema)))
-    files = [file for nodes in columns for node in nodes for file in node.files]
+    columns = map(version.line_parts, range(len(version.head.columns.paths)))
+    files = [file for parts in columns for file in parts.files]
     bundles = [layout.part(layout.SHARED, k) for k in sorted(version.head.bundle_numbers)]
     try:
         store.flush([*files, *bundles, version.key])

@@ -106,7 +106,7 @@ class StagedVersion(Version):
 
     def root(self, index: int) -> StagedColumn:
         """Return the root of the column at this index."""
-        return self.columns[self.tree.nodes(index)[0]]
+        return self.columns[self.nodes(index)[0]]
 
     def line_parts(self, line: int) -> ColumnParts:
         """Return the parts in a line, which may be one of the base version."""

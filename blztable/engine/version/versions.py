@@ -5,16 +5,17 @@ names is removed. Opening needs no repair: the newest manifest is the table.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
 from blztable.caller import stack_level
 from blztable.engine.version import schema
-from blztable.engine.version.column_tree import ColumnTree, flat_schema
+from blztable.engine.version.column_tree import node_schema, roots_of
 from blztable.engine.version.mirrors import mirrored_number
 from blztable.errors import (
     BlzError,
@@ -41,98 +42,47 @@ _LINES_BYTES = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version whose head is read. The line of a column is read at its first use and kept."""
+    """A version whose head is read. The line of a column is read at its first use and kept.
+
+    Each node of a field, at every level of its type, has a line in the manifest (`column_tree`).
+    """
 
     store: Store
     head: manifest.Head
     schema: pa.Schema
-    tree: ColumnTree = field(init=False, repr=False)
-    # True if each node is a column, of the type of its own streams.
-    is_flat: bool = field(default=False, kw_only=True)
-    # The lines of the last columns of the schema, which show fields of nested columns.
-    views: tuple[Sequence[int], ...] = field(default=(), repr=False, kw_only=True)
-    # The flat version, once it is made.
-    _flat: list["Version"] = field(default_factory=list, init=False, repr=False)
+    # The line of each field's root, and at the end the number of lines.
+    _roots: Sequence[int] = field(init=False, repr=False)
+    # The schema of the nodes, once it is made.
+    _nodes: list[pa.Schema] = field(default_factory=list, init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
     # Lines as bytes: those that were read, also together with an earlier one, and those that this
     # process has just published. They are compared, and take few bytes beside decoded ones.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
-    # Types in the files, by index, of the columns that `schema` shows as dictionaries.
-    _stored_types: Mapping[int, pa.DataType] = field(default_factory=dict, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
-        paths = self.head.columns.paths
-        tree = ColumnTree(range(len(paths) + 1))
-        if not self.is_flat:
-            tree = ColumnTree.of(self.stored_schema, paths, self.views)
-        object.__setattr__(self, "tree", tree)
+        object.__setattr__(self, "_roots", roots_of(self.schema, self.head.columns.paths))
 
     @property
-    def stored_schema(self) -> pa.Schema:
-        """The schema of the columns that are no views."""
-        if not self.views:
-            return self.schema
-        return pa.schema(list(self.schema)[: -len(self.views)], self.schema.metadata)
+    def is_flat(self) -> bool:
+        """True if no field has a nested type, so that each has one line."""
+        return isinstance(self._roots, range)
 
-    @property
-    def flat(self) -> "Version":
-        """This version with each node as a column, in the order of the lines.
+    def nodes(self, index: int) -> range:
+        """Return the lines of a field's nodes, in pre-order; the first is the root."""
+        return range(self._roots[index], self._roots[index + 1])
 
-        The columns of nested types are columns of flat types, whose rows may differ.
-        """
-        if self.tree.is_flat:
-            return self
-        if not self._flat:
-            stored = {self.tree.nodes(index)[0]: one for index, one in self._stored_types.items()}
-            nodes = flat_schema(self.stored_schema)
-            flat = replace(self, schema=nodes, is_flat=True, views=(), _stored_types=stored)
-            self._flat.append(flat)
-        return self._flat[0]
+    def field_of(self, line: int) -> int:
+        """Return the index of the field that a node belongs to."""
+        return bisect_right(self._roots, line) - 1
 
-    def column(self, index: int) -> ColumnParts:
-        """Return the parts of a column; if its type is nested, the parts of its root."""
-        parts = self.line_parts(self.tree.nodes(index)[0])
-        if self.views and parts.facts.rows != self.head.stored_rows:
-            raise self._other_rows(self.schema.field(index).name)
-        return parts
-
-    def nodes(self, index: int) -> list[ColumnParts]:
-        """Return the parts of each node of a column, in pre-order."""
-        return [self.line_parts(line) for line in self.tree.nodes(index)]
-
-    def stored_type(self, index: int) -> pa.DataType:
-        """Return the type of a column in its files; `schema` has the type that is shown."""
-        return self._stored_types.get(index, self.schema.field(index).type)
-
-    def shows_dictionary(self, index: int) -> bool:
-        """True if the files have values that are shown as a dictionary."""
-        return index in self._stored_types
-
-    def with_dictionaries(self, types: Mapping[int, pa.DataType]) -> Self:
-        """Return the version with some columns shown as these dictionary types, by index."""
-        fields = list(self.schema)
-        for index, type_ in types.items():
-            # The metadata of the field are about its values, not about categories.
-            fields[index] = pa.field(fields[index].name, type_, fields[index].nullable)
-        stored = {index: self.stored_type(index) for index in types}
-        return replace(self, schema=pa.schema(fields, self.schema.metadata), _stored_types=stored)
-
-    def with_views(self, views: Sequence[tuple[pa.Field, Sequence[int]]]) -> Self:
-        """Return the version with more columns: each shows nodes of others, given by their lines.
-
-        The columns before keep their indices.
-        """
-        schema = pa.schema([*self.schema, *(field for field, _ in views)], self.schema.metadata)
-        return replace(self, schema=schema, views=(*self.views, *(lines for _, lines in views)))
-
-    def nbytes(self, index: int) -> int:
-        """Return the uncompressed bytes of all nodes of a column."""
-        return sum(self.head.columns.nbytes[line] for line in self.tree.nodes(index))
-
-    def cbytes(self, index: int) -> int:
-        """Return the bytes on disk of all nodes of a column."""
-        return sum(self.head.columns.cbytes[line] for line in self.tree.nodes(index))
+    def node(self, line: int) -> pa.Field:
+        """Return the flat type of a node, and its path of names as the name of a field."""
+        if isinstance(self._roots, range):
+            return self.schema.field(line)
+        if not self._nodes:
+            self._nodes.append(node_schema(self.schema))
+        return self._nodes[0].field(line)
 
     def line_parts(self, line: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
@@ -145,8 +95,8 @@ class Version:
                 self._read_ahead.pop(line, None)
                 raise type(error)(f"{self._context}: {error}") from None
             # Only a root has the rows of the table.
-            if len(parts.path) == 1 and parts.facts.rows != self.head.stored_rows:
-                raise self._other_rows(line)
+            if len(parts.path) == 1:
+                self.check_rows(parts, line)
             self._lines[line] = parts
         return parts
 
@@ -164,10 +114,12 @@ class Version:
             self._read_ahead.pop(line, None)
             raise CorruptError(f"{self._context}: {error}") from None
 
-    def _other_rows(self, column: int | str) -> CorruptError:
-        return CorruptError(
-            f"{self._context}: the rows of column {column!r} differ from the table's"
-        )
+    def check_rows(self, parts: ColumnParts, column: int | str) -> None:
+        """Raise CorruptError unless a column has the rows of the table."""
+        if parts.facts.rows != self.head.stored_rows:
+            raise CorruptError(
+                f"{self._context}: the rows of column {column!r} differ from the table's"
+            )
 
     def lines(self) -> list[bytes]:
         """Return the lines of all columns, unparsed and with their sha256, for a new manifest."""

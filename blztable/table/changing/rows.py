@@ -22,8 +22,8 @@ from blztable.engine.change import rows
 from blztable.engine.change import update as updating
 from blztable.engine.change.damage import repair as repairing
 from blztable.engine.query import expressions
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.progress import Callback
 from blztable.engine.write import sort_keys
 from blztable.table.changing.target import Target
@@ -73,7 +73,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
     change_set, staged = target.change_set, target.staged
     new_values: dict[int, Any] = {}
     with ExitStack() as stack:
-        opened = stack.enter_context(OpenParts(staged))
+        opened = stack.enter_context(OpenColumns.whole(staged))
         masks, meant = updating.selected(opened, where)
         for name, value in evolving.checked_mapping(values, "values").items():
             evolving.check_target(staged, name, evolve)
@@ -96,7 +96,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
             is_expression = isinstance(new, pc.Expression)
             new_values[index] = new if is_expression else target.values(index, new, evolve)
         if change_set.staged is not staged:
-            opened = stack.enter_context(OpenParts(change_set.staged))
+            opened = stack.enter_context(OpenColumns.whole(change_set.staged))
         coerce = target.computed(new_values)
         updating.set_values(change_set, opened, new_values, masks, meant, coerce)
 
@@ -153,7 +153,7 @@ def repair(target: Target, on_corrupt: str, lost: list[Loss]) -> None:
 
 
 def _results(
-    opened: OpenParts,
+    opened: OpenColumns,
     target: Target,
     name: str,
     expression: pc.Expression,

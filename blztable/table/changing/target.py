@@ -31,6 +31,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.query import expressions
 from blztable.engine.query.select import null_counts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import SchemaError
 from blztable.table.snapshot import Snapshot
@@ -218,7 +219,8 @@ class Target:
 
     def is_empty(self, index: int) -> bool:
         """True if all rows of a column are null."""
-        return int(null_counts(self.staged, index).sum()) == self.staged.head.rows
+        with OpenColumns.whole(self.staged) as opened:
+            return int(null_counts(opened, index).sum()) == self.staged.head.rows
 
     def is_free(self, index: int) -> bool:
         """True if a column holds nothing but nulls and has no declared default."""

@@ -5,12 +5,12 @@ Knows nothing of datasets: a range has the methods of a reader that a scan calls
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
 
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.report import RowGroup
 from blztable.table.names import row_numbers
 from blztable.table.shown import Reading
@@ -20,25 +20,20 @@ from blztable.table.snapshot import Snapshot
 FRAGMENT_ROWS = 1 << 20
 
 
-def row_groups(version: Version, positions: Sequence[int]) -> list[RowGroup]:
+def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGroup]:
     """Return the row groups of a version, with the sizes of some columns."""
-    groups = version.head.row_groups
+    groups = projection.version.head.row_groups
     nbytes, cbytes = [0] * len(groups), [0] * len(groups)
     if len(groups) == 1:
         # The head has these sums: no line of the manifest is read.
-        nbytes = [sum(map(version.nbytes, positions))]
-        cbytes = [sum(map(version.cbytes, positions))]
-    for line in _lines(version, positions) if len(groups) > 1 else []:
-        parts = version.flat.column(line)
+        nbytes = [sum(map(projection.nbytes, positions))]
+        cbytes = [sum(map(projection.cbytes, positions))]
+    for parts in chain.from_iterable(map(projection.parts, positions if len(groups) > 1 else ())):
         for group in range(len(groups)):
             nbytes[group] += sum(sizes[group] for sizes in parts.streams.values())
             cbytes[group] += parts.facts.cbytes[group]
     ends = pairwise(accumulate(groups, initial=0))
     return [RowGroup(*rows, *sizes) for rows, *sizes in zip(ends, nbytes, cbytes, strict=True)]
-
-
-def _lines(version: Version, positions: Sequence[int]) -> list[int]:
-    return [line for index in positions for line in version.tree.nodes(index)]
 
 
 def _cuts(groups: Sequence[int]) -> list[int]:

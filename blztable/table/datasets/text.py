@@ -23,17 +23,15 @@ Coded: TypeAlias = Sequence[str] | Literal["auto"] | None
 def coded(snapshot: Snapshot, positions: Sequence[int]) -> list[int]:
     """Return the columns of text or binary among these that are stored as dictionaries."""
     snapshot.check_open()
-    if type(snapshot) is not Snapshot:
-        # A table of another program has values only.
-        return []
-    types = snapshot.version.schema.types
+    types = snapshot.projection.schema.types
     text = [index for index in positions if is_text(types[index]) or is_binary(types[index])]
-    return [index for index in text if has_codes(snapshot.version, index)]
+    with snapshot.reader() as reader:
+        return [index for index in text if has_codes(reader, index)]
 
 
 def coded_types(snapshot: Snapshot, positions: Sequence[int]) -> dict[str, pa.DataType]:
     """Return the types of these columns that are stored as dictionaries, by name."""
-    schema = snapshot.version.schema
+    schema = snapshot.projection.schema
     return {schema.field(at).name: schema.field(at).type for at in coded(snapshot, positions)}
 
 

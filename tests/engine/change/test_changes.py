@@ -163,7 +163,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     newest = staged(store)
     store.delete([key for key in there if key.endswith(".bin")])
     assert Select(Seen.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
-    lines = [before.column(index) for index in range(len(before.columns))]
+    lines = [before.line_parts(index) for index in range(len(before.columns))]
     nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
     assert Append(Seen.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.change.rows import Condition, RowMask
 from blztable.engine.change.update import evaluated
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.staged import StagedVersion
 from blztable.storage.memory import MemoryStore
@@ -54,11 +55,11 @@ def test_parts_of_row_groups_that_are_done_are_forgotten(step):
     store = MemoryStore()
     blz.to_blz(pa.table({"n": range(20)}), store, row_group_rows=2, durability="process")
     with blz.open(store) as table:
-        opened = OpenParts(StagedVersion.of(table._snapshot.version))
+        opened = OpenColumns.whole(StagedVersion.of(table._snapshot.version))
         of_group = step(opened)
         for group in range(10):
             of_group(group)
-            assert set(opened._parts) == {(0, group)}
+            assert set(opened.parts._parts) == {(0, group)}
 
 
 GROUPS = 40

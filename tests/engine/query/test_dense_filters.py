@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import codes, morsel
+from blztable.engine.query import codes
 from blztable.engine.read import parts
+from blztable.engine.read.columns import OpenColumns
 from blztable.errors import CorruptError
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
@@ -144,14 +145,14 @@ def test_engines_get_the_rows_that_pass(engine, share, tmp_path):
 def picked(monkeypatch):
     """Return the list of the numbers of single rows that each read picks."""
     counts = []
-    read_rows = morsel.read_rows
+    plain = OpenColumns.rows
 
     def counting(opened, indices, selected):
         if indices:
             counts.append(sum(one.count for one in selected))
-        return read_rows(opened, indices, selected)
+        return plain(opened, indices, selected)
 
-    monkeypatch.setattr(morsel, "read_rows", counting)
+    monkeypatch.setattr(OpenColumns, "rows", counting)
     return counts
 
 

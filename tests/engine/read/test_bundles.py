@@ -16,8 +16,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.read import alike, bundles, parts
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run import limits, pool
 from blztable.engine.version.versions import pin
@@ -305,9 +304,9 @@ def test_a_damaged_chunk_loses_only_the_columns_in_it(store):
 
 def test_a_part_of_a_bundle_is_read_in_spans(store):
     version, pinned = pin(store)
-    with pinned, OpenParts(version) as parts:
+    with pinned, OpenColumns.whole(version) as parts:
         for span in (RowSpan(1, 0, 64), RowSpan(1, 64, 128), RowSpan(2, 3, 40)):
-            (column,) = read_columns(parts, [1], [span])
+            (column,) = parts.columns([1], [span])
             start = 128 * span.group + span.start
             assert column.to_pylist() == WORDS.to_pylist()[start : start + span.count]
 

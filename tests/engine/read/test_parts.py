@@ -10,7 +10,7 @@ import blztable as blz
 from blztable.block_terms import PLAIN
 from blztable.columns.types import CODECS, decoder
 from blztable.engine.read.chunks import joined
-from blztable.engine.read.columns import read_columns
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.open_files import OpenFiles, PartReader
 from blztable.engine.read.parts import OpenParts, open_part
 from blztable.engine.read.requests import PickedRows, SpanRows
@@ -41,7 +41,7 @@ def store():
 def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
     version, pinned = pin(store)
     with pinned:
-        parts, field = version.column(index), version.schema.field(index)
+        parts, field = version.line_parts(index), version.schema.field(index)
         reader = PartReader(OpenFiles(store), parts.files[0])
         sizes = {name: size[0] for name, size in parts.streams.items()}
         part = open_part(reader, parts.facts[0], field.type, sizes, "here")
@@ -67,7 +67,7 @@ def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
 def test_a_file_of_another_length_is_corrupt(store, more):
     version, pinned = pin(store)
     with pinned:
-        parts = version.column(0)
+        parts = version.line_parts(0)
         facts = replace(parts.facts[0], cbytes=parts.facts.cbytes[0] + more)
         sizes = {name: size[0] for name, size in parts.streams.items()}
         reader = PartReader(OpenFiles(store), parts.files[0])
@@ -85,7 +85,7 @@ def test_an_encoding_that_is_not_known_is_refused_by_name(store, where):
         pinned,
         pytest.raises(FormatError, match=r"column 'd': encoding 'delta' of .* upgrade blz"),
     ):
-        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
+        OpenColumns.whole(version).columns([2], [RowSpan(0, 0, 300)])
 
 
 def test_an_encoding_is_looked_up_by_type_and_name(store):
@@ -93,7 +93,7 @@ def test_an_encoding_is_looked_up_by_type_and_name(store):
         table.part(2).metadata["encoding"] = PLAIN
     version, pinned = pin(store)
     with pinned:
-        (column,) = read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
+        (column,) = OpenColumns.whole(version).columns([2], [RowSpan(0, 0, 300)])
     assert column.to_pylist() == TABLE["d"].to_pylist()
     assert {encoding for _, encoding in CODECS} == {PLAIN}
 
@@ -105,7 +105,7 @@ def test_a_dictionary_has_no_dictionary(store):
         block["dictionary"]["dictionary"] = empty
     version, pinned = pin(store)
     with pinned, pytest.raises(CorruptError, match=r"children \['dictionary'\].*string has \[\]"):
-        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
+        OpenColumns.whole(version).columns([2], [RowSpan(0, 0, 300)])
 
 
 def test_codes_without_a_dictionary_are_corrupt(store):
@@ -113,7 +113,7 @@ def test_codes_without_a_dictionary_are_corrupt(store):
         del table.part(2).metadata["dictionary"]
     version, pinned = pin(store)
     with pinned, pytest.raises(CorruptError):
-        read_columns(OpenParts(version), [2], [RowSpan(0, 0, 300)])
+        OpenColumns.whole(version).columns([2], [RowSpan(0, 0, 300)])
 
 
 # Bug: a race: one thread forgot the bytes of a small part while another read them.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blztable.engine.change import compact, rows, update
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
@@ -192,7 +192,7 @@ def with_page_rows(column, page_rows):
 
 
 def set_values(work):
-    with OpenParts(work.staged) as opened:
+    with OpenColumns.whole(work.staged) as opened:
         masks, predicate = update.selected(opened, None)
         update.set_values(work, opened, {1: pa.scalar("z")}, masks, predicate)
 

@@ -409,7 +409,7 @@ def publish_naming(store, files):
     """Publish a version whose only column has these files; nobody reads them."""
 
     def draft(newest):
-        one = versions.load(store, 1).column(0)
+        one = versions.load(store, 1).line_parts(0)
         facts = replace(
             one.facts,
             **{name: getattr(one.facts, name) * len(files) for name in one.facts.__slots__},

@@ -335,7 +335,7 @@ def test_row_groups_in_other_bundles_have_another_digest(store):
         table.append(MORE)
     base = StagedVersion.of(versions.read(store, 1))
     more = StagedVersion.of(versions.read(store, 2))
-    parts = [more.column(index) for index in range(5)]
+    parts = [more.line_parts(index) for index in range(5)]
     written = [StagedColumn.of(one.arranged(one, [1]), 1) for one in parts]
     known = [replace(more.head.bundles[1], k=k) for k in (2, 3)]
     made = [base.with_row_groups(range(2), NewGroups([2], [one]), written) for one in known]

@@ -48,8 +48,8 @@ def packings(store) -> dict[str, list[bool]]:
     with blz.open(store) as table:
         version = table._snapshot.version
         for index, field in enumerate(version.schema):
-            nodes = zip(Node.of(field.type).walk(), version.tree.nodes(index), strict=True)
-            lines = [version.flat.column(line) for node, line in nodes if has_items(node.flat)]
+            nodes = zip(Node.of(field.type).walk(), version.nodes(index), strict=True)
+            lines = [version.line_parts(line) for node, line in nodes if has_items(node.flat)]
             if lines:
                 found[field.name] = [
                     all("per_item" in one.claims_of(group) for one in lines if one.has_bytes(group))

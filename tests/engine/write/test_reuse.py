@@ -90,7 +90,7 @@ def update(store, indices, table, parts=None, **options):
 
     def draft(newest):
         there = [
-            written[at].finish() if at in written else newest.column(at)
+            written[at].finish() if at in written else newest.line_parts(at)
             for at in range(len(newest.schema))
         ]
         replaced = replace(
@@ -187,7 +187,7 @@ def test_each_column_is_compared_with_its_own_old_part_in_its_own_row_group():
     for index in range(3):
         for group in range(4):
             assert chunks_of(version, index, group) == chunks_of(base, index, group)
-    assert [version.column(index).k[0] for index in range(3)] == [5, 1, 5]
+    assert [version.line_parts(index).k[0] for index in range(3)] == [5, 1, 5]
 
 
 def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
@@ -196,7 +196,7 @@ def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
     version = pinned(store)
     part = OpenParts(version).open(0, 0)
     assert part.superchunk.header.version == BLOSCPACK
-    (k,) = version.column(0).k
+    (k,) = version.line_parts(0).k
     path = Path(store.name, layout.part(version.head.columns.paths[0], k))
     assert bloscpack_bytes(path) == changed(NUMBERS, EDITED, 7).to_numpy().tobytes()
     store.close()

@@ -644,9 +644,8 @@ def looked_at(random: Random, store: MemoryStore) -> None:
 def statistics(random: Random, store: MemoryStore) -> None:
     version, pinned = pin(store)
     with pinned:
-        version = version.flat
-        for index in range(len(version.schema)):
-            parts = version.column(index)
+        for index in range(len(version.head.columns.paths)):
+            parts = version.line_parts(index)
             assert len(parts.statistics) == len(parts.k)
             for group in range(len(parts.k)):
                 facts, key = parts.facts[group], parts.key(group, version.head.bundles)

@@ -5,6 +5,7 @@ can be read, and written again; the others stay as they are. The damaged version
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -15,8 +16,10 @@ from blztable.engine.change.facts.seen import Seen
 from blztable.engine.check.verify import verify
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.select import read_selected
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 
@@ -69,11 +72,9 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
 def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[Loss]]:
     """Return what is whole of a row group, and what is lost."""
     columns, rows = range(len(version.schema)), version.head.row_groups[group]
-    span = [RowSpan(group, 0, rows)]
-    found, losses = salvaged(
-        lambda: read_selected(version, columns, None, span, None),
-        *(version, columns, None, span, on_corrupt),
-    )
+    projection, span = Projection.of(version), [RowSpan(group, 0, rows)]
+    read = partial(read_selected, OpenColumns(projection), columns, None, span, None)
+    found, losses = salvaged(read, projection, OpenColumns, columns, None, span, on_corrupt)
     for loss in losses:
         if loss.column is not None and not version.schema.field(loss.column).nullable:
             raise SchemaError(

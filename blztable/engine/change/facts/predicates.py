@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from blztable.engine.query import expressions
 from blztable.engine.query.scan import Scan
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
 
@@ -22,15 +22,15 @@ def any_row(version: StagedVersion, groups: Sequence[int]) -> bool:
 
 def where(staged: StagedVersion, filters: object) -> Predicate:
     """Return the predicate of the rows for which a filter over a version is true."""
-    expression = expressions.as_expression(filters, staged.stored_schema)
+    expression = expressions.as_expression(filters, staged.schema)
 
     def matches(version: StagedVersion, groups: Sequence[int]) -> bool:
-        scan = Scan(version, expression)
         spans = [RowSpan(group, 0, version.head.row_groups[group]) for group in groups]
-        with OpenParts(version) as parts:
+        with OpenColumns.whole(version) as opened:
+            scan = Scan(opened.projection, expression)
             for span in scan.within(spans):
-                parts.forget_before(span.group)
-                if scan.filter([span], parts).count:
+                opened.forget_before(span.group)
+                if scan.filter([span], opened).count:
                     return True
         return False
 

@@ -14,8 +14,7 @@ from blztable.engine.change.facts.predicates import any_row
 from blztable.engine.change.keyed import keys
 from blztable.engine.change.rows import RowMask, keep
 from blztable.engine.change.sorting import Unsorted
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.write.sort_keys import Key
@@ -37,8 +36,8 @@ def deduplicate(
     check_rows(rows, "finding duplicates", _ROW_BYTES)
     stays = np.zeros(rows, np.bool_)
     if rows:
-        with OpenParts(staged) as parts:
-            codes = keys.codes(read_columns(parts, on, spans(groups, 0, rows)))
+        with OpenColumns.whole(staged) as opened:
+            codes = keys.codes(opened.columns(on, spans(groups, 0, rows)))
         order = Unsorted.of_version(staged).order(order_by) if order_by else None
         places = np.arange(rows) if order is None else order
         places = places[::-1] if last else places

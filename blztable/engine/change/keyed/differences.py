@@ -17,8 +17,7 @@ from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
 from blztable.engine.change.keyed import keys
 from blztable.engine.query.select import take
-from blztable.engine.read.columns import read_columns
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
@@ -56,7 +55,7 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
     Of a table that was written anew in between, these are the columns of the same name.
     """
     ids: list[dict[object, int]] = [
-        {version.head.columns.paths[version.tree.nodes(index)[0]]: index for index in indices}
+        {version.head.columns.paths[version.nodes(index)[0]]: index for index in indices}
         for version in (old, new)
         for indices in [range(len(version.schema))]
     ]
@@ -82,7 +81,7 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     """Return the row groups by what tells each: where the parts of these columns are."""
-    lines = [version.line_parts(line) for index in indices for line in version.tree.nodes(index)]
+    lines = [version.line_parts(line) for index in indices for line in version.nodes(index)]
     bundles = version.head.bundles
     found: RowGroups = {}
     for group, rows in enumerate(version.head.stored_rows):
@@ -129,11 +128,11 @@ class _Candidates:
     def read(self, version: Version, indices: Sequence[int]) -> list[pa.ChunkedArray]:
         """Return columns of the rows."""
         whole = [RowSpan(group, 0, version.head.row_groups[group]) for group in self.groups]
-        with OpenParts(version) as parts:
-            columns = read_columns(parts, indices, whole)
-        if not len(self.singles):
-            return columns
-        both = zip(columns, take(version, indices, self.singles), strict=True)
+        with OpenColumns.whole(version) as opened:
+            columns = opened.columns(indices, whole)
+            if not len(self.singles):
+                return columns
+            both = zip(columns, take(opened, indices, self.singles), strict=True)
         return [pa.chunked_array([*a.chunks, *b.chunks], a.type) for a, b in both]
 
 

@@ -28,7 +28,7 @@ from blztable.engine.change.update import set_values
 from blztable.engine.query.expressions import comparable
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import take as take_rows
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.staged import StagedVersion
@@ -84,8 +84,9 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     if not rows:
         return 0, 0
     finder = _Finder(keys.condition(names, new.keys), new)
-    with OpenParts(staged) as opened:
-        scan, groups = Scan(staged, finder.condition), range(len(staged.head.row_groups))
+    with OpenColumns.whole(staged) as opened:
+        scan = Scan(opened.projection, finder.condition)
+        groups = range(len(staged.head.row_groups))
         found = {group: finder.find(opened, scan, group) for group in groups}
         found = {group: one for group, one in found.items() if len(one.rows)}
         places = np.concatenate([np.empty(0, np.int64), *(one.places for one in found.values())])
@@ -109,7 +110,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
 
 def _update(
     change_set: ChangeSet,
-    opened: OpenParts,
+    opened: OpenColumns,
     new: NewRows,
     found: Mapping[int, "_Found"],
     finder: "_Finder",
@@ -142,7 +143,8 @@ def _append(
     order, columns = np.argsort(places, kind="stable"), new.table.columns
     # Rows that move keep the values of the other columns, and their keys.
     kept = [index for index in range(len(columns)) if index not in new.values]
-    old = take_rows(before, kept, np.concatenate(numbers)) if moved else []
+    with OpenColumns.whole(before) as opened:
+        old = take_rows(opened, kept, np.concatenate(numbers)) if moved else []
     columns = [take(one_array(column), places[order]) for column in columns]
     for index, column in zip(kept, old, strict=False):
         fresh = take(one_array(new.table.column(index)), rest)
@@ -177,7 +179,7 @@ class _Finder:
     condition: pc.Expression
     new: NewRows
 
-    def find(self, opened: OpenParts, scan: Scan, group: int) -> _Found:
+    def find(self, opened: OpenColumns, scan: Scan, group: int) -> _Found:
         """Return the rows of a row group; parts of earlier row groups are released."""
         span = RowSpan(group, 0, opened.version.head.row_groups[group])
         opened.forget_before(group)
@@ -200,6 +202,6 @@ class _Finder:
 
     def matches(self, version: StagedVersion, groups: Sequence[int]) -> bool:
         """Return True if one of these row groups has the key of a new row."""
-        scan = Scan(version, self.condition)
-        with OpenParts(version) as opened:
+        with OpenColumns.whole(version) as opened:
+            scan = Scan(opened.projection, self.condition)
             return any(len(self.find(opened, scan, group).rows) for group in groups)
