@@ -58,7 +58,7 @@ def test_the_rows_of_a_row_group_are_set_later():
         for wrong in (0, -1, 2**63):
             with pytest.raises(ValueError, match=r"row_group_rows|rows must be at least 1"):
                 table.configure(storage=blz.Storage(row_group_rows=wrong))
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="row_group_rows must be an integer"):
             table.configure(storage=blz.Storage(row_group_rows=1.5))
         assert table.version == version
     # Another handle knows it; None is the default of the writer, and changes nothing twice.
