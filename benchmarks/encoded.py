@@ -50,7 +50,7 @@ class _Suite:
         self.column = self.array(rng)
         self.store = MemoryStore("encoded")
         table = pa.table({"a": self.column})
-        blz.to_blz(table, self.store, durability="process", **self.options)
+        blz.to_blz(table, self.store, storage=blz.Storage(**self.options), durability="process")
         self.table = blz.open(self.store)
         self.rows = np.sort(rng.choice(len(self.column), TAKEN, replace=False))
         self.streams = self.table["a"].streams()

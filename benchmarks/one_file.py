@@ -54,7 +54,7 @@ class OneFile:
 
     def time_write(self, shape, layout):
         """Replace the table."""
-        blz.to_blz(self.table, self.path, layout=layout, durability="process")
+        blz.to_blz(self.table, self.path, storage=blz.Storage(layout=layout), durability="process")
 
     def time_read(self, shape, layout):
         """Read all columns."""

@@ -100,7 +100,9 @@ class PrunedCount:
         values = np.random.default_rng(0).random(rows)
         table = pa.table({"key": np.arange(rows), "value": values})
         path = path_of("count", "blztable")
-        OURS.blz.to_blz(table, path, row_group_rows=group_rows, durability="process")
+        OURS.blz.to_blz(
+            table, path, storage=OURS.blz.Storage(row_group_rows=group_rows), durability="process"
+        )
         path = path_of("count", "parquet")
         pq.write_table(table, path, compression="lz4", row_group_size=group_rows)
 

@@ -34,6 +34,7 @@ from blztable.version import VERSION
 if TYPE_CHECKING:
     from blztable.api import create, dataset, exists, open, read_blz, read_table
     from blztable.arrays.superchunk import SuperChunk
+    from blztable.engine.write.options import Storage
     from blztable.importing import convert
     from blztable.packing import pack, recover, unpack
     from blztable.report import (
@@ -91,6 +92,7 @@ __all__ = [
     "Report",
     "RowGroup",
     "SchemaError",
+    "Storage",
     "StorageError",
     "StreamStorage",
     "SuperChunk",
@@ -121,6 +123,7 @@ _HOMES = {
     "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
     "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
+    "engine.write.options": ("Storage",),
     "report": (
         "Changed",
         "ColumnPlan",

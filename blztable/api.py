@@ -20,13 +20,18 @@ from blztable.engine.change import creation
 from blztable.engine.change.damage.drafts import recovered, whole
 from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.read.losses import Loss
-from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
-from blztable.engine.write.options import DURABILITIES, WriteOptions, check_choice
+from blztable.engine.write.options import (
+    DURABILITIES,
+    OBJECTS,
+    Storage,
+    check_choice,
+    given_storage,
+    schema_with_digits,
+)
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
-from blztable.metalayers import check_columns, check_fixed
-from blztable.storage.resolve import LAYOUTS, Place, opened_at, store_at
+from blztable.storage.resolve import Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table.batches import with_views
 from blztable.table.datasets import finding, text
@@ -45,24 +50,10 @@ def create(
     schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
     mode: Literal["x", "w"] = "x",
-    layout: Literal["directory", "file"] | None = None,
-    optimize: str | Mapping[str, str] | None = None,
-    compression: str | Mapping[str, str] | None = None,
-    clevel: int | Mapping[str, int] | None = None,
-    shuffle: str | Mapping[str, str | None] | None = None,
-    encoding: str | Mapping[str, str] | None = None,
-    packing: str | Mapping[str, str] | None = None,
-    checksum: str = "crc32",
-    row_group_rows: int | None = None,
-    expectedlen: int | None = None,
-    page_rows: int | Mapping[str, int] | None = None,
+    compression: Literal["lz4", "lz4hc", "zlib", "zstd"] | None = None,
+    storage: Storage | None = None,
     durability: Literal["full", "process"] = "full",
-    attrs: Mapping[str, Any] | None = None,
-    meta: Mapping[str, bytes] | None = None,
-    column_meta: Mapping[str, Mapping[str, bytes]] | None = None,
-    nan_as_null: bool | None = None,
-    object: str = "infer",
-    truncate: Mapping[str, int] | None = None,
+    retries: int = RETRIES,
 ) -> CTable:
     """Create a table without rows and open it for changes.
 
@@ -76,42 +67,14 @@ def create(
         DataFrame, the table gets the columns, the index and the `attrs`, and no rows.
     mode : {"x", "w"}
         If a table exists, "x" fails and "w" replaces it, as a new version.
-    layout : {"directory", "file"}, optional
-        Whether a new table is a directory, the default, or one file. A table keeps its layout.
-    optimize : str or mapping of column names to str, optional
-        What the choice of a codec aims at, as in `to_blz`.
-    compression : str or mapping of column names to str, optional
-        Codec, as in `to_blz`.
-    clevel : int or mapping of column names to int, optional
-        Compression level, as in `to_blz`.
-    shuffle : str or mapping of column names to str, optional
-        Filter before compression, as in `to_blz`.
-    encoding : str or mapping of column names to str, optional
-        Encoding of the values, as in `to_blz`.
-    packing : str or mapping of column names to str, optional
-        Whether text and binary share chunks, as in `to_blz`.
-    checksum : str
-        Checksum of each chunk, as in `to_blz`.
-    row_group_rows : int, optional
-        Number of rows of a row group, as in `to_blz`.
-    expectedlen : int, optional
-        Number of rows that the table will have, as in `to_blz`.
-    page_rows : int or mapping of column names to int, optional
-        Number of rows of a page, as in `to_blz`.
+    compression : {"lz4", "lz4hc", "zlib", "zstd"}, optional
+        Codec of all columns, as in `to_blz`.
+    storage : Storage, optional
+        How the rows will be stored, and the attributes of the table, as in `to_blz`.
     durability : {"full", "process"}
         What commits survive, as in `to_blz`.
-    attrs : mapping, optional
-        Attributes of the table, as in `to_blz`.
-    meta : mapping of str to bytes, optional
-        Fixed metalayers of the table, as in `to_blz`.
-    column_meta : mapping of column names to mappings, optional
-        Fixed metalayers of columns, as in `to_blz`.
-    nan_as_null : bool, optional
-        Whether NaN among floats is a missing value, as in `to_blz`.
-    object : {"infer", "json", "error"}
-        How columns of Python objects of a DataFrame are stored, as in `to_blz`.
-    truncate : mapping of column names to int, optional
-        Number of significant decimal digits to keep of columns of floats, as in `to_blz`.
+    retries : int, optional
+        How often a change of the open table is made again after a conflict, as in `open`.
 
     Returns
     -------
@@ -139,34 +102,27 @@ def create(
     0 ['at', 'what', 'n']
     """
     check_choice("mode", mode, ("w", "x"))
-    check_choice("layout", layout, (None, *LAYOUTS))
-    attributes = checked_attrs(dict(attrs or {}))
-    columns = schema_of(schema, Reading(objects=object))
-    kept = schemas.with_digits(plain_schema(columns.schema), truncate)
+    check_choice("durability", durability, DURABILITIES)
+    retries = checked_count(retries, "retries")
+    given = given_storage(storage, compression)
+    attributes = checked_attrs(dict(given.attrs or {}))
+    columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
     contents = creation.Contents(
-        *(kept, (), lambda rows: columns.frame, columns.attrs | attributes),
-        meta=check_fixed(meta or {}),
-        column_meta=check_columns(column_meta or {}),
+        *(schema_with_digits(plain_schema(columns.schema), given), ()),
+        *(lambda rows: columns.frame, columns.attrs | attributes),
     )
-    options = WriteOptions(
-        compression,
-        clevel,
-        shuffle,
-        checksum,
-        row_group_rows,
-        page_rows,
-        durability,
-        encoding=encoding,
-        packing=packing,
-        optimize=optimize,
-        nan_as_null=nan_as_null,
-        expectedlen=expectedlen,
-    )
-    with opened_at(path, layout) as store, named(store):
+    with opened_at(path, given.layout) as store, named(store):
         if mode == "x":
             check_free(store)
-        version, pinned = creation.create(store, contents, options, replace_existing=mode == "w")
-    return CTable(Snapshot(version, pinned), writable=True, durability=durability)
+        version, pinned = creation.create(
+            store,
+            contents,
+            given,
+            replace_existing=mode == "w",
+            is_durable=durability == "full",
+        )
+    snapshot = Snapshot(version, pinned)
+    return CTable(snapshot, writable=True, durability=durability, retries=retries)
 
 
 def open(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from blztable.api import open
 from blztable.compat.table import OldTable
 from blztable.engine.query import windows
-from blztable.engine.write.options import check_choice
+from blztable.engine.write.options import Storage, check_choice
 from blztable.errors import CorruptError
 from blztable.storage.resolve import Place
 from blztable.table.progress import ProgressOption, reporting
@@ -92,8 +92,8 @@ def convert(
             report = None if callback is None else _with_total(callback, rows)
             # A table has less room for metalayers than an array; now, before it is written.
             table.check_metalayers()
-            kept: dict[str, Any] = {"attrs": dict(table.attrs), "meta": dict(table.meta)}
-            to_blz(source.to_batches(), new, mode=mode, progress=report, **kept)
+            kept = Storage(attrs=dict(table.attrs), meta=dict(table.meta))
+            to_blz(source.to_batches(), new, mode=mode, progress=report, storage=kept)
         with open(new, "a") as made:
             with reporting(progress, "comparing") as callback:
                 _compare(source, made, callback)

@@ -67,7 +67,7 @@ class Metalayers(Mapping[str, bytes]):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"unit": b"kg"})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=blz.Storage(meta={"unit": b"kg"}))
         >>> with blz.open("t.blz") as t:
         ...     print(t.meta.exists("unit"), t.vlmeta.exists("unit"))
         True False
@@ -130,7 +130,7 @@ class Metalayers(Mapping[str, bytes]):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"unit": b"kg"})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=blz.Storage(meta={"unit": b"kg"}))
         >>> with blz.open("t.blz", "a") as t:
         ...     t.meta.update("unit", b"lb")
         ...     print(t.meta["unit"])
@@ -274,13 +274,6 @@ def check_fixed(meta: Mapping[str, bytes]) -> dict[str, bytes]:
     total = sum(len(name.encode()) + len(content) for name, content in meta.items())
     check_size(FIXED, len(meta), total)
     return meta
-
-
-def check_columns(meta: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
-    """Return the fixed metalayers of columns as bytes, as `check_fixed` those of one owner."""
-    if not isinstance(meta, Mapping):
-        raise TypeError(f"column_meta is {meta!r:.80}; expected a mapping of columns to mappings")
-    return {column: check_fixed(layers) for column, layers in meta.items()}
 
 
 def _content(content: object) -> bytes:

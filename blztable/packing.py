@@ -151,7 +151,7 @@ def recover(
     >>> import io
     >>> import blztable as blz
     >>> file = io.BytesIO()
-    >>> blz.to_blz({"a": range(100)}, file, row_group_rows=40)
+    >>> blz.to_blz({"a": range(100)}, file, storage=blz.Storage(row_group_rows=40))
     >>> blz.recover(file.getvalue()[:-2_000], "t.blz")
     >>> blz.open("t.blz").nrows
     80

@@ -276,7 +276,8 @@ class StreamStorage(Printed):
     Examples
     --------
     >>> import blztable as blz
-    >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="zstd", encoding="plain")
+    >>> storage = blz.Storage(encoding="plain")
+    >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="zstd", storage=storage)
     >>> with blz.open("t.blz") as t:
     ...     (values,) = t["a"].streams()
     >>> values.name, values.encodings, values.codecs, values.nbytes
@@ -322,7 +323,7 @@ class ColumnPlan(Printed):
     Examples
     --------
     >>> import blztable as blz
-    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
     >>> with blz.open("t.blz") as t:
     ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
     >>> [(column.name, column.pages, column.pages_in_all) for column in plan.columns]
@@ -369,7 +370,7 @@ class Explanation(Printed):
     Examples
     --------
     >>> import blztable as blz
-    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+    >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
     >>> with blz.open("t.blz") as t:
     ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
     >>> plan.rows, plan.rows_in_all
@@ -395,7 +396,7 @@ class Explanation(Printed):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
         >>> with blz.open("t.blz") as t:
         ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
         >>> plan.pages
@@ -415,7 +416,7 @@ class Explanation(Printed):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
         >>> with blz.open("t.blz") as t:
         ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
         >>> plan.pages_skipped
@@ -435,7 +436,7 @@ class Explanation(Printed):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16)
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
         >>> with blz.open("t.blz") as t:
         ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
         >>> plan.nbytes > 0
@@ -455,7 +456,8 @@ class Explanation(Printed):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz", row_group_rows=100_000)
+        >>> storage = blz.Storage(row_group_rows=100_000)
+        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz", storage=storage)
         >>> with blz.open("t.blz") as t:
         ...     plan = t.explain(filters=[("a", "==", 50)])
         >>> plan.nbytes_skipped > 0
@@ -648,7 +650,7 @@ class RowGroup(Printed):
     Examples
     --------
     >>> import blztable as blz
-    >>> blz.to_blz({"n": range(25_000)}, "t.blz", row_group_rows=10_000)
+    >>> blz.to_blz({"n": range(25_000)}, "t.blz", storage=blz.Storage(row_group_rows=10_000))
     >>> with blz.open("t.blz") as t:
     ...     [(one.start, one.stop, one.nbytes) for one in t.row_groups]
     [(0, 10000, 80000), (10000, 20000, 80000), (20000, 25000, 40000)]

@@ -61,7 +61,7 @@ def written() -> MemoryStore:
     """Write the table."""
     store = MemoryStore()
     columns = {"n": pa.array(ROWS, pa.int32()), "s": pa.array(TEXTS)}
-    blz.to_blz(pa.table(columns), store, page_rows=PAGE_ROWS)
+    blz.to_blz(pa.table(columns), store, storage=blz.Storage(page_rows=PAGE_ROWS))
     return store
 
 

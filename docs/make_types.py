@@ -180,7 +180,7 @@ def arrow_table() -> str:
     for name, array in arrow_arrays():
         table = pa.table({"a": array})
         store = MemoryStore()
-        blz.to_blz(table, store, encoding="plain", durability="process")
+        blz.to_blz(table, store, durability="process", storage=blz.Storage(encoding="plain"))
         with blz.open(store) as opened:
             assert opened.to_arrow().equals(table) or "NaN" in name, name
             streams = ", ".join(f"`{one.name}`" for one in opened["a"].streams()) or "none"

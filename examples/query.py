@@ -21,7 +21,12 @@ def main() -> None:
         # Sorted rows keep similar values together, so statistics can rule out most of the data.
         # The row groups and pages are small because the table is small.
         order = ["carrier", "month", "day"]
-        blz.to_blz(read_flights(), path, sort_by=order, row_group_rows=1 << 14, page_rows=1024)
+        blz.to_blz(
+            read_flights(),
+            path,
+            sort_by=order,
+            storage=blz.Storage(row_group_rows=1 << 14, page_rows=1024),
+        )
 
         with blz.open(path) as t:
             that_day = [("carrier", "==", CARRIER), ("month", "==", MONTH), ("day", "==", DAY)]

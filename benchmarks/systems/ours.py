@@ -14,6 +14,8 @@ import pyarrow as pa
 from questions import APPEND, SHARES, WRITE, Question, expression
 from systems.system import Append, Ask, System
 
+from support.options import arguments
+
 
 class Blztable(System):
     """Parquet, Feather and others never flush, so neither does this, unless it is `durable`."""
@@ -32,8 +34,15 @@ class Blztable(System):
         """The package, imported only where it is measured: importing costs time."""
         return importlib.import_module("blztable")
 
+    @cached_property
+    def _storage(self) -> dict[str, object]:
+        """The settings as arguments; before there was `Storage`, each was one."""
+        if not self.settings or not hasattr(self.blz, "Storage"):
+            return dict(self.settings)
+        return {"storage": self.blz.Storage(**self.settings)}
+
     def write(self, table: pa.Table, path: Path) -> None:
-        self.blz.to_blz(table, path, durability=self.durability, **self.settings)
+        self.blz.to_blz(table, path, **arguments(durability=self.durability, **self._storage))
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
         return self.blz.read_table(path, columns=columns)
@@ -78,7 +87,8 @@ def settings() -> dict[str, System]:
     durable.tasks = frozenset({WRITE, APPEND})
     found["blztable, durable"] = durable
     found["blztable, whole pages"] = WholePages()
-    parameters = inspect.signature(importlib.import_module("blztable").to_blz).parameters
+    blz = importlib.import_module("blztable")
+    parameters = inspect.signature(getattr(blz, "Storage", blz.to_blz)).parameters
     if "optimize" in parameters:
         found["blztable, size"] = Blztable(optimize="size")
     if "encoding" in parameters:

@@ -208,9 +208,9 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
                 *(data, options.table),
                 mode=mode,
                 evolve=options.evolve,
-                layout=options.layout,
                 compression=options.compression,
                 sort_by=sort_by,
+                storage=blz.Storage(layout=options.layout),
                 commit_id=options.commit_id,
             )
     return rows

@@ -35,13 +35,19 @@ def info(table: blz.CTable) -> Json:
             else {}
         ),
         "sort_by": [list(key) for key in table.sort_by],
-        "digits": table.digits,
+        "digits": _digits(table),
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
         "ratio": round(table.nbytes / table.cbytes, 3) if table.cbytes else None,
         **({"tags": dict(table.tags), "disk": _disk(table)} if kind is None else {}),
         "attributes": plain_object(dict(table.attrs)),
     }
+
+
+def _digits(table: blz.CTable) -> dict[str, int]:
+    """Return the digits kept of columns of which not all are kept."""
+    columns = table.storage.columns or {}
+    return {name: own.digits for name, own in columns.items() if own.digits is not None}
 
 
 def _disk(table: blz.CTable) -> Json:
@@ -141,13 +147,14 @@ def _commit(one: blz.VersionInfo) -> Json:
 
 def schema(table: blz.CTable) -> Json:
     """Return name and type of each column, whether it is nullable, and the digits kept."""
+    digits = _digits(table)
     return {
         "columns": [
             {
                 "name": field.name,
                 "type": str(field.type),
                 "nullable": field.nullable,
-                "digits": table.digits.get(field.name),
+                "digits": digits.get(field.name),
             }
             for field in table.schema
         ]

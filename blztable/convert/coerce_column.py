@@ -208,7 +208,7 @@ def _remedies(
         if wide == field.type and keeps_anyhow(type_, source):
             wide, how = source, ", safe=False"
         if wide != field.type:
-            call = f"alter_column({field.name!r}, type={_spelled(wide)}{how})"
+            call = f"alter_column({field.name!r}, dtype={_spelled(wide)}{how})"
             remedies.append(f"change the column with {call}")
     return ", or ".join(remedies) or "convert the data, or add them as another column"
 

@@ -91,7 +91,7 @@ def altered(
     if isinstance(type_, pd.CategoricalDtype) and type_.categories is not None:
         raise SchemaError(
             f"column {field.name!r}: a column of categories has those of its values; pass "
-            'type="category", or add a column: t.add_column("new", '
+            'dtype="category", or add a column: t.add_column("new", '
             f"t[{field.name!r}].to_pandas().astype(dtype))"
         )
     arrow, descriptor = parsed(type_, field)

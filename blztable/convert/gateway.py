@@ -24,7 +24,7 @@ from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import described, from_frame, without_false_kinds
-from blztable.convert.frames.objects import CHOICES, NO_OPTION, are_bare
+from blztable.convert.frames.objects import are_bare
 from blztable.convert.frames.pandas_metadata import from_metadata
 from blztable.convert.frames.text import check_text
 from blztable.convert.objects.tagged import checked_attrs
@@ -61,10 +61,6 @@ class Reading:
     objects: str = "infer"
     # True if a set is one value.
     has_sets: bool = False
-
-    def __post_init__(self) -> None:
-        if self.objects not in (*CHOICES, NO_OPTION):
-            raise ValueError(f"object must be one of {CHOICES}, not {self.objects!r}")
 
 
 AS_USUAL = Reading()

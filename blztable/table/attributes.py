@@ -12,8 +12,8 @@ from blztable.format.metalayers import FIXED, VARIABLE, LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 
 # When fixed metalayers are added.
-OF_TABLE = "given to create() or to_blz(meta=)"
-OF_COLUMN = "given to create() or to_blz(column_meta=), or to add_column(meta=)"
+OF_TABLE = "given to create() or to_blz(), as storage=Storage(meta=...)"
+OF_COLUMN = "given to create() or to_blz(), as Storage(meta=...) of a column, or to add_column()"
 
 
 class Attributes(MutableMapping[Any, Any]):
@@ -26,7 +26,7 @@ class Attributes(MutableMapping[Any, Any]):
     Examples
     --------
     >>> import blztable as blz
-    >>> blz.to_blz({"a": [1]}, "t.blz", attrs={"source": "till 7"})
+    >>> blz.to_blz({"a": [1]}, "t.blz", storage=blz.Storage(attrs={"source": "till 7"}))
     >>> with blz.open("t.blz", mode="a") as t:
     ...     t.attrs["day"] = 2
     ...     del t.attrs["source"]
@@ -80,7 +80,8 @@ class Attributes(MutableMapping[Any, Any]):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", attrs={"source": "till 7", "day": 2})
+        >>> storage = blz.Storage(attrs={"source": "till 7", "day": 2})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=storage)
         >>> with blz.open("t.blz", mode="a") as t:
         ...     t.attrs.update({"day": 3}, checked=True)
         ...     print(t.attrs, t.version)
@@ -103,7 +104,8 @@ class Attributes(MutableMapping[Any, Any]):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", attrs={"source": "till 7", "day": 2})
+        >>> storage = blz.Storage(attrs={"source": "till 7", "day": 2})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=storage)
         >>> with blz.open("t.blz", mode="a") as t:
         ...     t.attrs.clear()
         ...     print(t.attrs, t.version)
@@ -133,7 +135,8 @@ class Attributes(MutableMapping[Any, Any]):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", attrs={"source": "till 7", "day": 2})
+        >>> storage = blz.Storage(attrs={"source": "till 7", "day": 2})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=storage)
         >>> with blz.open("t.blz", mode="a") as t:
         ...     print(t.attrs.popitem(), t.attrs)
         ('day', 2) {'source': 'till 7'}

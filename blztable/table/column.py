@@ -89,7 +89,8 @@ class Column:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"price": [1.23456, 123.456]}, "t.blz", truncate={"price": 3})
+        >>> storage = blz.Storage(columns={"price": blz.Storage(digits=3)})
+        >>> blz.to_blz({"price": [1.23456, 123.456]}, "t.blz", storage=storage)
         >>> with blz.open("t.blz") as t:
         ...     t["price"].digits, t["price"].to_numpy()
         (3, array([  1.234375, 123.4375  ]))
@@ -152,7 +153,7 @@ class Column:
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1, 2]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.add_column("b", [3, 4], meta={"unit": b"kg"})
+        ...     version = t.add_column("b", [3, 4], storage=blz.Storage(meta={"unit": b"kg"}))
         ...     t["b"].meta["unit"] = b"lb"
         ...     print(t["b"].meta.get("unit"))
         b'lb'

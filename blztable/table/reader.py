@@ -5,6 +5,7 @@ Base of CTable and of Transaction, which shows the table as its changes have mad
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, SupportsIndex, TypeAlias, overload
 
@@ -20,6 +21,7 @@ from blztable.convert.foreign.structured import matrix, structured_array
 from blztable.engine.query.salvage import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
+from blztable.engine.write.options import Storage, storage_of
 from blztable.engine.write.sort_keys import kept
 from blztable.errors import BlzError, ColumnNotFoundError, CorruptError, ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
@@ -227,7 +229,7 @@ class TableReader:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=4)
+        >>> blz.to_blz({"a": range(10)}, "t.blz", storage=blz.Storage(row_group_rows=4))
         >>> with blz.open("t.blz") as t:
         ...     [t[one.start : one.stop].num_rows for one in t.row_groups]
         [4, 4, 2]
@@ -260,24 +262,30 @@ class TableReader:
         return [(version.schema.names[index], way) for index, way in keys]
 
     @property
-    def digits(self) -> dict[str, int]:
-        """Number of significant decimal digits kept of floats, by the option `truncate`.
+    def storage(self) -> Storage:
+        """How later rows are stored: the options that the table keeps.
 
         Returns
         -------
-        dict of str to int
-            Name of each column of which not all digits are kept, and their number.
+        Storage
+            What was given when the table was written, or to `CTable.configure`, and the digits that
+            are kept of columns.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"id": [1, 2], "price": [1.23456, 123.456]}, "t.blz", truncate={"price": 3})
+        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz", compression="zstd")
         >>> with blz.open("t.blz") as t:
-        ...     t.digits
-        {'price': 3}
+        ...     t.storage
+        Storage(compression='zstd', checksum='crc32')
         """
         snapshot, shown = self._reading()
-        return digits_by_name(snapshot.projection.schema.field(index) for index in shown)
+        storage = storage_of(snapshot.version.head.properties)
+        columns = dict(storage.columns or {})
+        fields = (snapshot.projection.schema.field(index) for index in shown)
+        for name, digits in digits_by_name(fields).items():
+            columns[name] = replace(columns.get(name, Storage()), digits=digits)
+        return replace(storage, columns=columns or None)
 
     @property
     def version(self) -> int:
@@ -333,7 +341,7 @@ class TableReader:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "tills.blz", attrs={"source": "till 7"})
+        >>> blz.to_blz({"a": [1]}, "tills.blz", storage=blz.Storage(attrs={"source": "till 7"}))
         >>> with blz.open("tills.blz", mode="a") as t:
         ...     t.attrs["checked"] = True
         ...     print(t.attrs, t.version)
@@ -356,7 +364,7 @@ class TableReader:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", meta={"pet": b"cat"})
+        >>> blz.to_blz({"a": [1]}, "t.blz", storage=blz.Storage(meta={"pet": b"cat"}))
         >>> with blz.open("t.blz", mode="a") as t:
         ...     t.meta.update("pet", b"dog")
         ...     print(t.meta["pet"], t.version)
@@ -506,7 +514,7 @@ class TableReader:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(10)}, "t.blz", row_group_rows=6)
+        >>> blz.to_blz({"a": range(10)}, "t.blz", storage=blz.Storage(row_group_rows=6))
         >>> with blz.open("t.blz") as t:
         ...     print([batch.num_rows for batch in t.to_batches(batch_rows=4)])
         [4, 4, 2]
@@ -714,7 +722,8 @@ class TableReader:
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", page_rows=16, row_group_rows=32)
+        >>> storage = blz.Storage(page_rows=16, row_group_rows=32)
+        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=storage)
         >>> with blz.open("t.blz") as t:
         ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
         >>> plan.row_groups, plan.rows, plan.pages, plan.pages_skipped

@@ -22,7 +22,7 @@ from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
 from blztable.engine.version.versions import LOCK_SECONDS, pin
-from blztable.engine.write.options import WriteOptions, check_choice
+from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
 from blztable.format import layout
 from blztable.report import (
@@ -105,15 +105,12 @@ class CTable(Verbs, Closing):
         writable: bool,
         columns: Sequence[int] | None = None,
         durability: str = "full",
-        overrides: Mapping[str, Any] | None = None,
         retries: int = RETRIES,
     ) -> None:
         super().__init__(snapshot, columns)
         self._writable = writable
         self._pid = os.getpid()
         self._durability = durability
-        # Write options that replace those the table was created with.
-        self._overrides = overrides or {}
         self._retries = retries
         self._transactions: WeakSet[Transaction] = WeakSet()
 
@@ -225,7 +222,8 @@ class CTable(Verbs, Closing):
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"day": [1], "sold": [7]}, "daily.blz", attrs={"until": 1})
+        >>> storage = blz.Storage(attrs={"until": 1})
+        >>> blz.to_blz({"day": [1], "sold": [7]}, "daily.blz", storage=storage)
         >>> with blz.open("daily.blz", mode="a") as t:
         ...     for run in range(2):
         ...         with t.transaction(commit_id="day 2") as tx:
@@ -235,7 +233,7 @@ class CTable(Verbs, Closing):
         2 2 2
         """
         self._check_writable()
-        begun = Transaction(self, self._options(), commit_id)
+        begun = self._begun(commit_id)
         self._transactions.add(begun)
         return begun
 
@@ -513,7 +511,7 @@ class CTable(Verbs, Closing):
         store = self._snapshot.version.store
         old, pinned = pin(store, number_of(store, version))
         with pinned:
-            published = creation.restore(old, is_durable=self._options().is_durable)
+            published = creation.restore(old, is_durable=self._durability == "full")
         self._show_version(*published)
         return self.version
 
@@ -552,7 +550,8 @@ class CTable(Verbs, Closing):
         --------
         >>> import blztable as blz
         >>> from pathlib import Path
-        >>> blz.to_blz({"n": range(30)}, "t.blz", row_group_rows=10, layout="directory")
+        >>> storage = blz.Storage(row_group_rows=10, layout="directory")
+        >>> blz.to_blz({"n": range(30)}, "t.blz", storage=storage)
         >>> file = sorted(Path("t.blz/data").glob("*/*.bin"))[0]
         >>> size = file.write_bytes(b"x" * file.stat().st_size)
         >>> with blz.open("t.blz", mode="a") as t:
@@ -626,7 +625,7 @@ class CTable(Verbs, Closing):
         """Remove versions that are no longer kept, and files that killed writers left.
 
         The newest version stays, and so does every version that someone holds open or that has a
-        tag. By default the table's retention decides, see `set_retention`.
+        tag. By default the table's retention decides, see `configure`.
 
         Parameters
         ----------
@@ -682,7 +681,7 @@ class CTable(Verbs, Closing):
         with ExitStack() as pins:
             try:
                 while True:
-                    tx = Transaction(self, self._options(snapshot), commit_id, snapshot)
+                    tx = self._begun(commit_id, snapshot)
                     try:
                         with tx, tx._changing() as target:
                             if target is not None:
@@ -708,7 +707,7 @@ class CTable(Verbs, Closing):
     @contextmanager
     def _changing(self, commit_id: str | None = None) -> Iterator[Target | None]:
         self._check_alone()
-        with Transaction(self, self._options(), commit_id) as tx, tx._changing() as target:
+        with self._begun(commit_id) as tx, tx._changing() as target:
             yield target
 
     def _tags(self) -> Mapping[str, int]:
@@ -721,12 +720,14 @@ class CTable(Verbs, Closing):
         newest, pinned = pin(self._snapshot.version.store)
         with pinned:
             snapshot = Snapshot(newest, None)
-            with Transaction(self, self._options(snapshot), None, snapshot) as tx:
+            with self._begun(None, snapshot) as tx:
                 tx._make(settings.set_tags, changes, removed)
 
-    def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
-        properties = (snapshot or self._snapshot).version.head.properties
-        return WriteOptions.of(properties, self._overrides, self._durability)
+    def _begun(self, commit_id: str | None, snapshot: Snapshot | None = None) -> Transaction:
+        """Return a transaction on the version shown, or on another one."""
+        storage = storage_of((snapshot or self._snapshot).version.head.properties)
+        is_durable = self._durability == "full"
+        return Transaction(self, storage, commit_id, snapshot, is_durable=is_durable)
 
     def _check_writable(self) -> None:
         """Raise ReadOnlyError if this handle cannot change the table."""

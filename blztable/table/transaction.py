@@ -12,7 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, Self
 from blztable.engine.change import compact
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
-from blztable.engine.write.options import WriteOptions, check_id
+from blztable.engine.write.options import Storage, check_id
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.interrupts import DeferInterrupt
 from blztable.report import Changed
@@ -62,9 +62,11 @@ class Transaction(Verbs):
     def __init__(
         self,
         table: TableReader,
-        options: WriteOptions,
+        storage: Storage,
         commit_id: str | None,
         snapshot: Snapshot | None = None,
+        *,
+        is_durable: bool = True,
     ) -> None:
         super().__init__(snapshot or table._snapshot)
         check_id(commit_id)
@@ -72,8 +74,8 @@ class Transaction(Verbs):
         self._table = table
         self._base: Snapshot | None = self._snapshot
         version = self._snapshot.version
-        plan = Plan(version.store, options.is_durable, base=version, commit_id=commit_id)
-        self._change_set = ChangeSet(Commit(plan), options)
+        plan = Plan(version.store, is_durable, base=version, commit_id=commit_id)
+        self._change_set = ChangeSet(Commit(plan), storage)
         self._pid = os.getpid()
         self._held = ExitStack()
         self._scope = Scope()
@@ -200,9 +202,13 @@ class Transaction(Verbs):
         self._committed = published[0].head.version
         self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
-        grown = GROWING.intersection(self._change_set.operations)
-        if grown and (merged := compact.merge_after(published[0], self._change_set.options)):
-            self._table._show_version(*merged)
+        if GROWING.intersection(self._change_set.operations):
+            merged = compact.merge_after(
+                *(published[0], self._change_set.storage_with_given),
+                is_durable=self._change_set.commit.plan.is_durable,
+            )
+            if merged:
+                self._table._show_version(*merged)
 
     def _end(self, error: BaseException) -> None:
         """Discard the changes and release everything; harmless if called twice."""

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
+from blztable.engine.write.options import Storage
 from blztable.format.metalayers import LayerKey
 from blztable.report import Changed
 from blztable.table.changing import columns, keyed, rows, settings
@@ -55,8 +56,7 @@ class Verbs(TableReader):
         evolve: bool = False,
         commit_id: str | None = None,
         index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
+        storage: Storage | None = None,
         progress: ProgressOption = None,
     ) -> Changed:
         """Add rows at the end.
@@ -86,12 +86,9 @@ class Verbs(TableReader):
             any other. In a table with a default RangeIndex, an unnamed index of integers, such as a
             filter leaves, is left out, and the table's goes on; with True it is an error. Any other
             index is matched by name, or continues a RangeIndex.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `to_blz`; by default as when the
-            table was written. In a table of a DataFrame, a NaN of a numpy array or a list is one
-            too.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
+        storage : Storage, optional
+            How these rows are stored, in place of the options of the table, as in `to_blz`. What
+            it says of attributes and metalayers is set.
         progress : bool or callable, optional
             Progress of the write, as in `to_blz`.
 
@@ -124,9 +121,7 @@ class Verbs(TableReader):
         version 2: no rows changed
         """
         with reporting(progress, "appending") as callback:
-            return self._make_named(
-                commit_id, rows.append, data, evolve, index, nan_as_null, object, callback
-            )
+            return self._make_named(commit_id, rows.append, data, evolve, index, storage, callback)
 
     @contextmanager
     def appender(self, *, evolve: bool = False, commit_id: str | None = None) -> Iterator[Appender]:
@@ -265,8 +260,7 @@ class Verbs(TableReader):
         *,
         evolve: bool = False,
         index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
+        storage: Storage | None = None,
     ) -> Changed:
         """Update the rows whose key is there, and append the others, in one commit.
 
@@ -288,10 +282,9 @@ class Verbs(TableReader):
             `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `append`.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `append`.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
+        storage : Storage, optional
+            How these rows are stored, in place of the options of the table, as in `to_blz`. What
+            it says of attributes and metalayers is set.
 
         Returns
         -------
@@ -320,7 +313,7 @@ class Verbs(TableReader):
         version 2: 1 row appended, 1 row updated
         {'id': [1, 2, 3], 'name': ['tea', 'cup', None], 'price': [3.0, 9.0, 5.0]}
         """
-        return self._make(keyed.upsert, data, on, evolve, index, nan_as_null, object)
+        return self._make(keyed.upsert, data, on, evolve, index, storage)
 
     def replace_where(
         self,
@@ -329,8 +322,7 @@ class Verbs(TableReader):
         *,
         evolve: bool = False,
         index: bool | None = None,
-        nan_as_null: bool | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
+        storage: Storage | None = None,
     ) -> Changed:
         """Replace the rows that meet a condition by other rows, in one commit.
 
@@ -348,10 +340,9 @@ class Verbs(TableReader):
             `append`.
         index : bool, optional
             Whether the DataFrame's index is stored, as in `append`.
-        nan_as_null : bool, optional
-            Whether NaN among floats is a missing value, as in `append`.
-        object : {"infer", "json", "error"}
-            How columns of Python objects are stored, as in `to_blz`.
+        storage : Storage, optional
+            How these rows are stored, in place of the options of the table, as in `to_blz`. What
+            it says of attributes and metalayers is set.
 
         Returns
         -------
@@ -383,7 +374,7 @@ class Verbs(TableReader):
         version 3: 1 row appended, 1 row deleted
         [7, 8]
         """
-        return self._make(rows.replace_where, data, where, evolve, index, nan_as_null, object)
+        return self._make(rows.replace_where, data, where, evolve, index, storage)
 
     def deduplicate(
         self,
@@ -505,9 +496,7 @@ class Verbs(TableReader):
         data: Any,
         *,
         default: Any = None,
-        truncate: int | None = None,
-        object: Literal["infer", "json", "error"] = "infer",
-        meta: Mapping[str, bytes] | None = None,
+        storage: Storage | None = None,
     ) -> Changed:
         """Add a column after the others, without writing any of them.
 
@@ -522,12 +511,9 @@ class Verbs(TableReader):
             meets a float, `pc.field("a").cast("double")`, or the result may be a float32.
         default : scalar, dict or list, optional
             Value of the column in rows that are appended without it; null by default.
-        truncate : int, optional
-            Number of significant decimal digits to keep of floats, as in `to_blz`.
-        object : {"infer", "json", "error"}
-            How Python objects are stored, as in `to_blz`.
-        meta : mapping of str to bytes, optional
-            Fixed metalayers of the column, see `Column.meta`.
+        storage : Storage, optional
+            How the column is stored: its codec, digits, metalayers and what else a column can have,
+            and how NaNs and Python objects are read. The table keeps this for later rows.
 
         Returns
         -------
@@ -558,16 +544,14 @@ class Verbs(TableReader):
             columns.add,
             *(name, data),
             default=default,
-            truncate=truncate,
-            objects=object,
-            meta=meta,
+            storage=storage,
         )
 
     def alter_column(
         self,
         name: str,
         *,
-        type: Any = None,
+        dtype: Any = None,
         nullable: bool | None = None,
         default: Any = no_default,
         safe: bool = True,
@@ -582,7 +566,7 @@ class Verbs(TableReader):
         ----------
         name : str
             Name of the column.
-        type : pyarrow.DataType, str or dtype of pandas, optional
+        dtype : pyarrow.DataType, str or dtype of pandas, optional
             New type: a type, its name in the schema such as ``"int64"``, or a dtype of pandas such
             as ``"Int64"`` or ``"category"``, in which the column is also read; unchanged by
             default.
@@ -612,7 +596,7 @@ class Verbs(TableReader):
             message names the row. Or the stored values would mean something else in pandas: periods
             of another frequency, intervals closed on the other side, numbers as periods.
         ValueError
-            None of `type`, `nullable` and `default` was given.
+            None of `dtype`, `nullable` and `default` was given.
         ConflictError
             Another commit changed the columns, or the default value of a column that gets another
             type; or, if the column was written again or `nullable` became False, the rows.
@@ -622,14 +606,14 @@ class Verbs(TableReader):
         >>> import blztable as blz
         >>> blz.to_blz({"visits": [1, 2], "zip": [8000, 3001]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.alter_column("visits", type="int32", nullable=False, default=0)
-        ...     done = t.alter_column("zip", type="string", safe=False)
+        ...     done = t.alter_column("visits", dtype="int32", nullable=False, default=0)
+        ...     done = t.alter_column("zip", dtype="string", safe=False)
         ...     done = t.append({"zip": ["0150"]})
         ...     print(t.to_arrow().to_pydict())
         {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
         """
         return self._make(
-            columns.alter, name, type_=type, nullable=nullable, default=default, safe=safe
+            columns.alter, name, dtype=dtype, nullable=nullable, default=default, safe=safe
         )
 
     def drop_columns(self, names: Iterable[Names]) -> Changed:
@@ -775,27 +759,32 @@ class Verbs(TableReader):
         """
         return self._make(rows.compact, sort_by)
 
-    def set_retention(
+    def configure(
         self,
         *,
-        versions: int | None = None,
-        seconds: int | None = None,
-        bytes: int | None = None,
+        storage: Storage | None = None,
+        keep_versions: int | None = None,
+        keep_seconds: int | None = None,
+        keep_bytes: int | None = None,
     ) -> Changed:
-        """Set how long superseded versions are kept: by default one hour, at most 10 versions.
+        """Change the settings that the table keeps: how rows are stored, and versions kept.
 
-        A version goes when it exceeds any of the limits, the oldest first. Without any setting, a
-        write with mode "w" keeps one version beside its own, because it shares no file with others.
-        Versions that someone has open stay.
+        A new table keeps superseded versions for one hour, at most 10 of them. A version goes when
+        it exceeds any of the limits, the oldest first. Without any setting, a write with mode "w"
+        keeps one version beside its own, because it shares no file with others. Versions that
+        someone has open stay.
 
         Parameters
         ----------
-        versions : int, optional
+        storage : Storage, optional
+            How rows are stored from now on, in place of all of the options in `storage`; unchanged
+            by default. Rows that are stored stay as they are until they are written again.
+        keep_versions : int, optional
             Maximum number of versions, the newest included; unchanged by default.
-        seconds : int, optional
+        keep_seconds : int, optional
             Time that a version is kept after the next one was committed, in seconds; unchanged by
             default.
-        bytes : int, optional
+        keep_bytes : int, optional
             Maximum size of the files of older versions that the newest one does not use, together;
             unchanged by default, and without a limit at first. Each commit then reads the manifests
             of the versions that stay.
@@ -807,54 +796,33 @@ class Verbs(TableReader):
 
         Raises
         ------
+        ColumnNotFoundError
+            `storage` names a column that the table does not have.
         ValueError
-            A number is negative, or the number of versions is 0.
+            A number is negative, the number of versions is 0, or `storage` has an option that a
+            table cannot change.
         ConflictError
             Another commit changed the same setting.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "kept.blz")
-        >>> with blz.open("kept.blz", mode="a") as t:
-        ...     t.set_retention(versions=3, seconds=24 * 3600)
-        Changed(version=2)
-        """
-        return self._make(settings.set_retention, versions, seconds, bytes)
-
-    def set_row_group_rows(self, rows: int | None) -> Changed:
-        """Set the number of rows of new row groups.
-
-        Rows that are stored stay in their row groups until `compact` merges small ones.
-
-        Parameters
-        ----------
-        rows : int or None
-            Number of rows; None for as many as `to_blz` takes by default.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ValueError
-            The number is less than 1.
-        ConflictError
-            Another commit changed the same setting.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": range(100)}, "t.blz", row_group_rows=10)
+        >>> from dataclasses import replace
+        >>> blz.to_blz({"n": range(100)}, "t.blz", storage=blz.Storage(row_group_rows=10))
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     t.set_row_group_rows(50)
+        ...     t.configure(keep_versions=3, keep_seconds=24 * 3600)
+        ...     t.configure(storage=replace(t.storage, row_group_rows=50))
         ...     t.compact()
         Changed(version=2)
         Changed(version=3)
+        Changed(version=4)
         """
-        return self._make(settings.set_row_group_rows, rows)
+        limits = {
+            "keep_versions": keep_versions,
+            "keep_seconds": keep_seconds,
+            "keep_bytes": keep_bytes,
+        }
+        return self._make(settings.configure, storage, limits)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         self._make(settings.set_attributes, changes, removed)

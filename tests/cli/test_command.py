@@ -53,7 +53,7 @@ EVIL = "red\x1b[31m\nblz: all is well\r\u202e\x7f"
 def path(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz(DATA.slice(0, 1), path)
-    blz.to_blz(DATA, path, attrs={"source": "the  front desk"})
+    blz.to_blz(DATA, path, storage=blz.Storage(attrs={"source": "the  front desk"}))
     return str(path)
 
 
@@ -173,7 +173,7 @@ def test_info_shows_attributes_that_are_no_json(run, run_json, tmp_path):
         "flag": np.bool_(True),
         "at": pd.Timestamp("2020-01-02"),
     }
-    blz.to_blz({"a": [1]}, tmp_path / "t.blz", attrs=attrs)
+    blz.to_blz({"a": [1]}, tmp_path / "t.blz", storage=blz.Storage(attrs=attrs))
     assert run_json("info", str(tmp_path / "t.blz"))["attributes"] == {
         "seen": "2020-01-02T03:00:00.000",
         "counts": [1, 2],
@@ -196,7 +196,11 @@ def test_schema_says_names_and_types(run, run_json, path):
 
 def test_info_and_schema_say_how_many_digits_are_kept(run, run_json, tmp_path):
     path = str(tmp_path / "t.blz")
-    blz.to_blz({"volts": [1.5], EVIL: [2.5], "n": [1]}, path, truncate={"volts": 3, EVIL: 2})
+    blz.to_blz(
+        {"volts": [1.5], EVIL: [2.5], "n": [1]},
+        path,
+        storage=blz.Storage(columns={"volts": blz.Storage(digits=3), EVIL: blz.Storage(digits=2)}),
+    )
     assert run_json("info", path)["digits"] == {"volts": 3, EVIL: 2}
     assert "\ndigits:     volts 3, " in run("info", path)[1]
     assert [one["digits"] for one in run_json("schema", path)["columns"]] == [3, 2, None]
@@ -418,7 +422,7 @@ def test_a_column_to_sort_by_may_have_a_comma(run, tmp_path):
 
 def test_vacuum_says_what_went_and_what_someone_holds(run, run_json, path):
     with blz.open(path, "a") as table:
-        table.set_retention(versions=10)
+        table.configure(keep_versions=10)
     blz.to_blz(DATA, path)
     orphan = Path(path, "data/col0/__7__.bin")
     orphan.parent.mkdir(exist_ok=True)
@@ -541,7 +545,7 @@ def test_what_cannot_be_done_is_one_line(run, path, arguments, message, as_json)
 def test_names_from_a_file_cannot_speak_to_the_terminal(run, run_json, tmp_path):
     path = tmp_path / "t.blz"
     table = pa.table({EVIL: [EVIL, "b"], "zone": pa.array([1, 2], pa.timestamp("s", "x\x1b[0m"))})
-    blz.to_blz(table, path, attrs={EVIL: EVIL})
+    blz.to_blz(table, path, storage=blz.Storage(attrs={EVIL: EVIL}))
     with blz.open(path, "a") as opened:
         opened.append(table, commit_id=EVIL)
     commands = ("info", "schema", "head", "verify", "versions")
@@ -637,7 +641,7 @@ def test_a_closed_standard_output_is_one_line(tmp_path):
 
 def test_streams_shows_how_each_column_is_stored(run, run_json, tmp_path):
     path = str(tmp_path / "streams.blz")
-    blz.to_blz({"n": range(1024)}, path, encoding="auto", compression="zstd")
+    blz.to_blz({"n": range(1024)}, path, storage=blz.Storage(encoding="auto"), compression="zstd")
     (column,) = run_json("streams", path)["columns"]
     (stream,) = column["streams"]
     assert column["name"] == "n"

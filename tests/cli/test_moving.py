@@ -411,7 +411,11 @@ def test_a_killed_import_leaves_the_table_as_it_was(run, layout):
 
 @pytest.mark.usefixtures("own_files_here")
 def test_an_export_is_seen_only_when_it_is_complete(run, place):
-    blz.to_blz(pa.table({"a": range(10), "b": [10] * 9 + [0]}), "t.blz", row_group_rows=5)
+    blz.to_blz(
+        pa.table({"a": range(10), "b": [10] * 9 + [0]}),
+        "t.blz",
+        storage=blz.Storage(row_group_rows=5),
+    )
     Path("out.csv").write_text("old")
     os.chmod("out.csv", 0o640)
     part = Path("t.blz/data/col0/__2__.bin")
@@ -586,7 +590,11 @@ def test_an_upsert_with_a_name_is_committed_once(run):
 def test_no_text_takes_the_place_of_a_table_or_an_array(run, command, target):
     blz.to_blz({"a": [1]}, "source.blz")
     Path("folder").mkdir()
-    blz.to_blz({"a": [1, 2, 3]}, "t.blz", layout="directory" if target != "file" else "file")
+    blz.to_blz(
+        {"a": [1, 2, 3]},
+        "t.blz",
+        storage=blz.Storage(layout="directory" if target != "file" else "file"),
+    )
     blz.SuperChunk.create("a.blp", np.int64).close()
     Path("link.csv").symlink_to("a.blp")
     output = {
@@ -642,7 +650,7 @@ def test_ctrl_c_behind_a_commit_says_so_and_before_it_commits_nothing(
 ):
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     Path("x.csv").write_text("a,b\n7,1\n")
-    blz.to_blz({"a": [1, 2], "b": [2, 1]}, "t.blz", layout=layout)
+    blz.to_blz({"a": [1, 2], "b": [2, 1]}, "t.blz", storage=blz.Storage(layout=layout))
     with monkeypatch.context() as patch:
         for kind in (LocalStore, OneFileStore):
 

@@ -15,7 +15,7 @@ BLZ = [sys.executable, "-m", "blztable"]
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(DATA, tmp_path / "t.blz", row_group_rows=30)
+    blz.to_blz(DATA, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=30))
     return tmp_path / "t.blz"
 
 
@@ -40,7 +40,7 @@ def test_pack_and_unpack_send_a_table_through_a_pipe(path, tmp_path):
 
 def test_a_stream_that_is_cut_short_is_told_and_recovered(path, tmp_path, capsys):
     file = tmp_path / "cut.blz"
-    blz.to_blz(DATA, file, layout="file", row_group_rows=30)
+    blz.to_blz(DATA, file, storage=blz.Storage(layout="file", row_group_rows=30))
     file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
     assert main(["unpack", str(file), str(tmp_path / "no.blz")]) == 1
     assert "blz: " in capsys.readouterr().err
@@ -57,7 +57,7 @@ def test_a_stream_that_is_cut_short_is_told_and_recovered(path, tmp_path, capsys
 @pytest.mark.parametrize("version", ["1", "first"])
 def test_a_copy_is_of_the_version_that_is_named_by_number_or_tag(tmp_path, command, version):
     file, target = tmp_path / "one.blz", tmp_path / "copy.blz"
-    blz.to_blz(DATA, file, layout="file")
+    blz.to_blz(DATA, file, storage=blz.Storage(layout="file"))
     with blz.open(file, "a") as table:
         table.tags["first"] = 1
         table.append(DATA)

@@ -31,12 +31,13 @@ from support.crash.checks import (
     where_it_shows,
 )
 from support.crash.model import FLUSHES, killed_state
+from support.options import arguments
 
 pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 
 def writing(number: int, **options) -> Callable[[LocalStore], None]:
-    return lambda store: blz.to_blz(content(number), store, **options)
+    return lambda store: blz.to_blz(content(number), store, **arguments(**options))
 
 
 def making(number: int) -> dict[int, Held]:
@@ -45,7 +46,9 @@ def making(number: int) -> dict[int, Held]:
 
 def sorting(number: int, **options) -> Callable[[LocalStore], None]:
     """A stream that is written twice: as it comes, and then in order."""
-    return lambda store: blz.to_blz(iter([content(number)]), store, sort_by="n", **options)
+    return lambda store: blz.to_blz(
+        iter([content(number)]), store, **arguments(sort_by="n", **options)
+    )
 
 
 def in_order(number: int) -> dict[int, Held]:

@@ -100,7 +100,9 @@ def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
-                blz.to_blz(NEW, LocalStore(path, disk=disk), row_group_rows=20_000)
+                blz.to_blz(
+                    NEW, LocalStore(path, disk=disk), storage=blz.Storage(row_group_rows=20_000)
+                )
             except (blz.StorageError, blz.CommitUnknownError) as error:
                 caught = error
             else:
@@ -175,9 +177,9 @@ def with_old_versions(tmp_path_factory):
     """Make a table whose next commit merges row groups and removes a version with its files."""
     path = tmp_path_factory.mktemp("old") / "t.blz"
     for rows in (NEW[:5], OLD):
-        blz.to_blz(rows, path, clevel=1)
+        blz.to_blz(rows, path, storage=blz.Storage(clevel=1))
     with blz.open(path, "a") as t, blz.open(path, version=1):
-        t.set_retention(versions=1)
+        t.configure(keep_versions=1)
         t.attrs["a"] = 1
     return path
 
@@ -241,7 +243,7 @@ def test_a_system_that_takes_no_larger_files_leaves_the_table_as_it_was(tmp_path
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
     try:
         with pytest.raises(blz.StorageError, match=os.strerror(errno.EFBIG)) as caught:
-            blz.to_blz(large, path, compression="zlib", clevel=0)
+            blz.to_blz(large, path, compression="zlib", storage=blz.Storage(clevel=0))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG

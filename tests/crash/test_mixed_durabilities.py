@@ -19,6 +19,7 @@ from blztable.storage.local import LocalStore
 from blztable.table.changing import settings
 from support.crash.checks import NAME, states
 from support.crash.model import RecordingDisk, write_state
+from support.options import arguments
 
 
 class Killed(BaseException):
@@ -132,7 +133,7 @@ def told(tmp_path, steps, keep):
     parent.mkdir()
     blz.to_blz({"n": [1]}, parent / NAME, commit_id="row 1")
     with blz.open(parent / NAME, "a") as table:
-        table.set_retention(versions=keep)
+        table.configure(keep_versions=keep)
         table.vacuum(keep=1)
     disk = MortalDisk(parent)
     story = Story(LocalStore(parent / NAME, disk=disk), disk)
@@ -247,7 +248,7 @@ TAGGINGS = [tag, tag_in_a_transaction, tagged_by_a_commit_without_a_flush]
 
 def hasty_versions(place, **options):
     """Make three versions, of which the second has a file of its own and is the base of nothing."""
-    blz.to_blz({"n": [1, 2], "x": [0.5, 0.5]}, place, **options)
+    blz.to_blz({"n": [1, 2], "x": [0.5, 0.5]}, place, **arguments(**options))
     with blz.open(place, "a", durability="process") as table:
         table.update({"x": 1.5})
         table.update({"x": 2.5})
@@ -302,7 +303,7 @@ def fsyncs(monkeypatch, call):
 def test_a_small_durable_append_flushes_no_more_than_it_must(tmp_path, monkeypatch, layout, count):
     """The bundle and its directory, the manifest and its directory; in one file, data and foot."""
     place = tmp_path / "t.blz"
-    blz.to_blz({"n": [1], "text": ["a"]}, place, layout=layout)
+    blz.to_blz({"n": [1], "text": ["a"]}, place, storage=blz.Storage(layout=layout))
     for _ in range(3):
         with blz.open(place, "a") as table:
             done = fsyncs(monkeypatch, lambda: table.append({"n": [2], "text": ["b"]}))

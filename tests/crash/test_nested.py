@@ -68,7 +68,7 @@ CHANGES = {
     "resize": (lambda t: t.resize(5), pa.concat_tables([BOTH, rows([None], [None])])),
     "add_column": (lambda t: t.add_column("o", OTHER), BOTH.append_column("o", OTHER)),
     "alter_column": (
-        lambda t: t.alter_column("x", type=LARGE),
+        lambda t: t.alter_column("x", dtype=LARGE),
         BOTH.set_column(1, "x", pa.array(BOTH["x"].to_pylist(), LARGE)),
     ),
     "fields": (

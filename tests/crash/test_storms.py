@@ -76,7 +76,7 @@ def test_a_writer_that_is_killed_leaves_what_it_was_told_and_at_most_one_commit_
     tmp_path, kills, layout
 ):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path, layout=layout)
+    blz.to_blz(EMPTY, path, storage=blz.Storage(layout=layout))
     expected: tuple[list[tuple], dict] = ([], {})
     draw = random.Random(kills)
     done, landed, repeated, first = 0, 0, 0, 0
@@ -145,7 +145,7 @@ def check_race(path: Path, counts: list[int]) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_appends_of_racing_writers_all_land_once_and_in_order(tmp_path, writers, seconds, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path, layout=layout)
+    blz.to_blz(EMPTY, path, storage=blz.Storage(layout=layout))
     counts = []
     with ExitStack() as held:
         # The second writer of the same name repeats all work of the first, which was taken for
@@ -192,7 +192,7 @@ def test_of_writers_that_append_to_a_table_that_is_not_there_one_makes_it(tmp_pa
 @pytest.mark.parametrize(("readers", "seconds"), [(2, 1), *storms((4, 60))])
 def test_what_readers_see_is_true_at_any_moment(tmp_path, readers, seconds, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz(EMPTY, path, attrs={"rows": 0, "count": 0}, layout=layout)
+    blz.to_blz(EMPTY, path, storage=blz.Storage(attrs={"rows": 0, "count": 0}, layout=layout))
     with ExitStack() as held:
         _, writer = held.enter_context(running(moving, path, seconds))
         pipes = [held.enter_context(running(looking, path, seconds))[1] for _ in range(readers)]

@@ -24,7 +24,7 @@ from support.worker_process import WorkerLost, WorkerProcess
 def nested(place: Path) -> None:
     """Write a table of nested columns that pandas can hold, without NaN."""
     table = nested_arrays.table(40, 5).select(["list", "large list", "map", "runs", "no fields"])
-    blz.to_blz(table, place, page_rows=8, row_group_rows=24)
+    blz.to_blz(table, place, storage=blz.Storage(page_rows=8, row_group_rows=24))
 
 
 TABLES = {**SAMPLES, "nested": nested}

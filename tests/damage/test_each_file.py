@@ -72,7 +72,7 @@ READER = textwrap.dedent(
 def intact(tmp_path_factory):
     """Make the undamaged table; tests damage copies of it."""
     path = tmp_path_factory.mktemp("intact") / "t.blz"
-    blz.to_blz(DATA, path, row_group_rows=24, page_rows=8, attrs={"a": 1})
+    blz.to_blz(DATA, path, storage=blz.Storage(row_group_rows=24, page_rows=8, attrs={"a": 1}))
     return path
 
 

@@ -25,6 +25,7 @@ from blztable.errors import CorruptError
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples, tamper
+from support.options import arguments
 from support.stores import write
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -47,7 +48,7 @@ def store(monkeypatch):
     # So that pages of a small file are read one by one, like pages of a large file.
     monkeypatch.setattr(parts, "SMALL_PART", 0)
     memory = MemoryStore("memory")
-    blz.to_blz(FRAME, memory, **CUTS)
+    blz.to_blz(FRAME, memory, **arguments(**CUTS))
     return memory
 
 

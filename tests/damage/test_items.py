@@ -38,10 +38,9 @@ def intact(tmp_path_factory):
     blz.to_blz(
         TABLE,
         path,
-        row_group_rows=GROUP,
-        page_rows=512,
-        encoding="plain",
-        packing="per_item",
+        storage=blz.Storage(
+            row_group_rows=GROUP, page_rows=512, encoding="plain", packing="per_item"
+        ),
         durability="process",
     )
     return path

@@ -48,7 +48,10 @@ FILES = [
 def intact(tmp_path_factory):
     path = tmp_path_factory.mktemp("intact") / "t.blz"
     blz.to_blz(
-        TABLE, path, row_group_rows=GROUP, page_rows=8192, encoding="plain", durability="process"
+        TABLE,
+        path,
+        storage=blz.Storage(row_group_rows=GROUP, page_rows=8192, encoding="plain"),
+        durability="process",
     )
     return path
 

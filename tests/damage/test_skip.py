@@ -55,7 +55,11 @@ def intact(tmp_path_factory):
     for name, index in INDICES.items():
         frame = FRAME.set_axis(index)
         frame.attrs = {"source": "till 7"}
-        frame.to_blz(root / name, row_group_rows=GROUP, page_rows=8, durability="process")
+        frame.to_blz(
+            root / name,
+            storage=blz.Storage(row_group_rows=GROUP, page_rows=8),
+            durability="process",
+        )
     return root
 
 
@@ -477,7 +481,7 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
 
 def test_any_store_will_do():
     store = MemoryStore("shelf")
-    FRAME.to_blz(store, row_group_rows=GROUP)
+    FRAME.to_blz(store, storage=blz.Storage(row_group_rows=GROUP))
     store.delete(["data/col0/__1__.bin"])
     with pytest.warns(UserWarning, match=r"rows 0 to 12 are left out: shelf/.*the file is missing"):
         assert len(blz.read_blz(Hooked(store), on_corrupt="skip")) == ROWS - GROUP
@@ -498,7 +502,7 @@ def test_where_no_row_can_be_read_there_is_a_frame_without_rows(path):
 def test_a_part_that_cannot_be_opened_is_not_tried_page_by_page():
     store = MemoryStore()
     rows = pa.table({"n": range(4096), "x": pa.array([0.5] * 4096)})
-    blz.to_blz(rows, store, page_rows=8, encoding="plain")
+    blz.to_blz(rows, store, storage=blz.Storage(page_rows=8, encoding="plain"))
     key = layout.part((0,), 1)
     store.put(key, b"none" + store.get(key)[4:])
     opened = []

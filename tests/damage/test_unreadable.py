@@ -28,7 +28,7 @@ VERBS = {
 def table(request, tmp_path):
     values = {"a": np.random.default_rng(0).random(20_000)}
     path = tmp_path / "t.blz"
-    blz.to_blz(values, path, layout=request.param, row_group_rows=10_000)
+    blz.to_blz(values, path, storage=blz.Storage(layout=request.param, row_group_rows=10_000))
     with blz.open(path, "a") as t:
         yield t
 

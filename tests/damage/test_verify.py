@@ -499,7 +499,9 @@ def test_a_closed_table_is_not_verified(path):
 
 def test_small_row_groups_are_read_together(monkeypatch):
     store = MemoryStore()
-    blz.to_blz({"n": range(600), "t": ["a", None, "b"] * 200}, store, row_group_rows=2)
+    blz.to_blz(
+        {"n": range(600), "t": ["a", None, "b"] * 200}, store, storage=blz.Storage(row_group_rows=2)
+    )
     reads = []
     read_nodes = verifying.read_nodes
 

@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "engine/run": ENGINE,
     "engine/version": {*ENGINE, "engine/run"},
     "engine/read": {*ENGINE, "engine/run", "engine/version"},
-    "engine/write": {*ENGINE, "engine/run", "engine/version", "engine/read"},
+    "engine/write": {*ENGINE, "metalayers", "engine/run", "engine/version", "engine/read"},
     "engine/check": {*ENGINE, "engine/run", "engine/version", "engine/read"},
     "engine/query": {*ENGINE, "engine/run", "engine/version", "engine/read"},
     "engine/change": {
@@ -72,8 +72,8 @@ MAY_IMPORT = {
     "packing": {"errors", "engine", "storage", "table"},
     "accessor": {"writing", "storage"},
     "face": {
-        *("accessor", "api", "arrays", "errors", "importing", "packing", "report", "storage"),
-        *("table", "version", "writing"),
+        *("accessor", "api", "arrays", "engine", "errors", "importing", "packing", "report"),
+        *("storage", "table", "version", "writing"),
     },
     "cli": {"arrow", "errors", "face", "api", "ownership", "version"},
     "__main__": {"cli"},

@@ -379,7 +379,7 @@ def store() -> MemoryStore:
         }
     )
     store = MemoryStore()
-    blz.to_blz(data, store, attrs={"source": "till 7"}, page_rows=8)
+    blz.to_blz(data, store, storage=blz.Storage(attrs={"source": "till 7"}, page_rows=8))
     return store
 
 
@@ -457,7 +457,7 @@ def test_a_key_of_a_filter_is_missed_by_filters_only():
     assert keys_ == ["nulls", "nans", "min", "max"]
     for key in keys_:
         store = MemoryStore()
-        blz.to_blz({"n": range(9)}, store, page_rows=8)
+        blz.to_blz({"n": range(9)}, store, storage=blz.Storage(page_rows=8))
         with tamper.editing(store) as edited:
             del edited.lines[0][key]
         assert is_read(store)
@@ -470,7 +470,11 @@ def test_a_key_of_metadata_that_must_be_there_is_missed(title):
     text = ["x" * (index % 7) for index in range(9)]
     for key, presence in presences(title).items():
         store = MemoryStore()
-        blz.to_blz(pa.table({"d": pa.array(text).dictionary_encode()}), store, page_rows=8)
+        blz.to_blz(
+            pa.table({"d": pa.array(text).dictionary_encode()}),
+            store,
+            storage=blz.Storage(page_rows=8),
+        )
         with tamper.editing(store) as edited:
             block = edited.part().metadata
             documents = [block] if title == "Block" else block["dictionary"]["streams"]
@@ -536,7 +540,7 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.attrs.update(a=1),
             lambda: t.vlmeta.add("a", b"1"),
             lambda: t.tags.update(a=t.version),
-            lambda: t.set_retention(versions=50),
+            lambda: t.configure(keep_versions=50),
             lambda: t.append({"n": [2]}),
             lambda: t.compact(),
             lambda: t.compact("n"),
@@ -567,20 +571,22 @@ def test_the_properties_are_those_of_the_page():
     blz.to_blz(
         {"n": [1, 2]},
         store,
-        optimize="size",
+        storage=blz.Storage(
+            optimize="size",
+            clevel=1,
+            shuffle="bit",
+            encoding="auto",
+            packing="per_item",
+            row_group_rows=99,
+            expectedlen=1000,
+            nan_as_null=False,
+            columns={"n": blz.Storage(page_rows=8)},
+        ),
         compression="zstd",
-        clevel=1,
-        shuffle="bit",
-        encoding="auto",
-        packing="per_item",
-        row_group_rows=99,
-        expectedlen=1000,
-        page_rows={"n": 8},
         sort_by="n",
-        nan_as_null=False,
     )
     with blz.open(store, "a") as t:
-        t.set_retention(versions=5, seconds=60, bytes=10**9)
+        t.configure(keep_versions=5, keep_seconds=60, keep_bytes=10**9)
         t.add_column("m", pa.array([1, 2], "i4"), default=7)
         found = versions.load(store, t.version).head.properties
     named = [name for row in table("Properties") for name in words(row["key"])]
@@ -656,7 +662,9 @@ def test_mirrors_have_the_form_of_the_page(store):
 def test_the_items_of_the_page_are_those_written_now():
     store, title = MemoryStore(), "One chunk an item"
     blz.to_blz(
-        pa.table({"x": ["Oslo", None, "", "größer"]}), store, packing="per_item", page_rows=8
+        pa.table({"x": ["Oslo", None, "", "größer"]}),
+        store,
+        storage=blz.Storage(packing="per_item", page_rows=8),
     )
     with tamper.editing(store) as opened:
         part = opened.part()

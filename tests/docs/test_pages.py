@@ -146,7 +146,7 @@ def test_the_recipe_for_a_copy_holds_while_versions_come_and_go(tmp_path, monkey
         if "manifest" in source and not gone:
             gone.extend(Path(source).parent.iterdir())
             with blztable.open("live.blz", "a") as other:
-                other.set_retention(versions=1, seconds=0)
+                other.configure(keep_versions=1, keep_seconds=0)
                 other.append({"n": [4]}, index=False)
         shutil.copy2(source, target)
 

@@ -37,6 +37,7 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file import writing
 from golden.old_writer import write_table
+from support.options import arguments
 
 PACKAGE = Path(blz.__file__).parent
 # A call, a parameter with a value, or an option of the command line.
@@ -99,7 +100,7 @@ def named_call(message, name):
 
 
 def opened(data, **options):
-    blz.to_blz(data, store := MemoryStore(), **options)
+    blz.to_blz(data, store := MemoryStore(), **arguments(**options))
     return blz.open(store, "a")
 
 
@@ -128,7 +129,7 @@ def evolve(tmp_path):
     t.append(pd.DataFrame({"v": [{"b": (1,)}]}), evolve=True)
 
 
-@remedy("alter_column({}, type={}{})", ", safe=False")
+@remedy("alter_column({}, dtype={}{})", ", safe=False")
 def alter_column_type(tmp_path):
     for old, new in (([1], ["x"]), ([True], ["x"]), ([pd.Timestamp("2026").date()], ["x"])):
         t = opened({"v": old})
@@ -138,7 +139,7 @@ def alter_column_type(tmp_path):
         t.append({"v": new})
         assert t["v"][:].to_pylist() == [*before, *new]
     t = opened({"v": [1]})
-    message = refusal(lambda: t.alter_column("v", default=0.5), "alter_column('v', type=")
+    message = refusal(lambda: t.alter_column("v", default=0.5), "alter_column('v', dtype=")
     told(message, "alter_column", alter_column=t.alter_column)
     t.alter_column("v", default=0.5)
 
@@ -155,11 +156,26 @@ def default_of_categories(tmp_path):
     assert t["v"][:].to_pylist() == ["lo", "hi", "lo"]
 
 
+@remedy(
+    "{} must be one value, not a mapping; what differs by column goes into "
+    "columns={name: Storage({}=...)}",
+    "compression was given twice; pass compression= or storage=Storage(compression=...)",
+)
+def one_option_once(tmp_path):
+    data, path = {"a": [1], "b": [2]}, tmp_path / "t.blz"
+    refusal(lambda: blz.Storage(clevel={"a": 9}), "columns={name: Storage(clevel=...)}")
+    storage = blz.Storage(compression="zstd", columns={"a": blz.Storage(clevel=9)})
+    refusal(lambda: blz.to_blz(data, path, compression="lz4", storage=storage), "pass compression=")
+    blz.to_blz(data, path, storage=storage)
+    with blz.open(path) as t:
+        assert t.storage.of("a").given() == {"compression": "zstd", "clevel": 9}
+
+
 @remedy("call alter_column with safe=False")
 def alter_column_to_text(tmp_path):
     t = opened({"v": [12]})
-    refusal(lambda: t.alter_column("v", type="string"), "call alter_column with safe=False")
-    t.alter_column("v", type="string", safe=False)
+    refusal(lambda: t.alter_column("v", dtype="string"), "call alter_column with safe=False")
+    t.alter_column("v", dtype="string", safe=False)
     assert t["v"][:].to_pylist() == ["12"]
 
 
@@ -201,7 +217,7 @@ def zones_of_a_column(tmp_path):
     for zone, other in ((None, "UTC"), ("Asia/Tokyo", None)):
         t = opened({"v": pa.array([0], pa.timestamp("us", zone))})
         type_ = pa.timestamp("us", other)
-        message = refusal(lambda: t.alter_column("v", type=type_), "add_column")  # noqa: B023
+        message = refusal(lambda: t.alter_column("v", dtype=type_), "add_column")  # noqa: B023
         told(message, "t.add_column", t=t)
         assert t["new"][:].type == type_
 
@@ -232,7 +248,7 @@ def missing(tmp_path):
     t = opened(pa.table([[0.5]], schema=schema))
     data = pd.DataFrame({"v": [np.nan]})
     message = refusal(lambda: t.append(data), "nullable=True")
-    t.append(data, nan_as_null=False)
+    t.append(data, storage=blz.Storage(nan_as_null=False))
     told(message, "alter_column", alter_column=t.alter_column)
     t.append(data)
     assert t.nrows == 3
@@ -259,14 +275,14 @@ def set_names(tmp_path):
 
 
 @remedy(
-    'column {}: a column of categories has those of its values; pass type="category", or add a '
+    'column {}: a column of categories has those of its values; pass dtype="category", or add a '
     'column: t.add_column("new", t[{}].to_pandas().astype(dtype))'
 )
 def categories(tmp_path):
     t, dtype = opened({"v": ["a"]}), pd.CategoricalDtype(["a", "b"])
-    message = refusal(lambda: t.alter_column("v", type=dtype), 'type="category"')
+    message = refusal(lambda: t.alter_column("v", dtype=dtype), 'dtype="category"')
     told(message, "t.add_column", t=t, dtype=dtype)
-    t.alter_column("v", type="category")
+    t.alter_column("v", dtype="category")
     assert t["v"][:].to_pylist() == t["new"][:].to_pylist() == ["a"]
 
 
@@ -310,19 +326,22 @@ def surrogates_of_columns(tmp_path):
 @remedy(
     "convert it with astype(str)",
     "; convert it with astype(str)",
-    '; pass object="json", or convert it with astype(str)',
-    '; convert it with astype(str), or pass object="infer"',
-    'it is no text, and only text is taken with object="error"',
+    '; pass storage=Storage(objects="json"), or convert it with astype(str)',
+    '; convert it with astype(str), or pass storage=Storage(objects="infer")',
+    'it is no text, and only text is taken with objects="error"',
 )
 def mixed_objects(tmp_path):
     frame = pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)})
-    refusal(lambda: opened(frame), 'pass object="json", or convert it with astype(str)')
-    opened(frame, object="json")
+    refusal(lambda: opened(frame), 'pass storage=Storage(objects="json"), or convert it')
+    opened(frame, storage=blz.Storage(objects="json"))
     opened(frame.astype(str))
     frame = pd.DataFrame({"a": pd.Series([b"x"], dtype=object)})
-    refusal(lambda: opened(frame, object="error"), 'pass object="infer"')
-    opened(frame, object="infer")
-    opened(frame.astype(str), object="error")
+    refusal(
+        lambda: opened(frame, storage=blz.Storage(objects="error")),
+        'pass storage=Storage(objects="infer")',
+    )
+    opened(frame, storage=blz.Storage(objects="infer"))
+    opened(frame.astype(str), storage=blz.Storage(objects="error"))
     odd = pd.DataFrame({"a": pd.Series([object], dtype=object)})
     refusal(lambda: opened(odd), "convert it with astype(str)")
     opened(odd.astype(str))
@@ -331,8 +350,11 @@ def mixed_objects(tmp_path):
 @remedy("; remove it, or convert it with astype(str)")
 def odd_json(tmp_path):
     odd = pd.DataFrame({"a": pd.Series([1, object], dtype=object)})
-    refusal(lambda: opened(odd, object="json"), "remove it, or convert it with astype(str)")
-    opened(odd.astype(str), object="json")
+    refusal(
+        lambda: opened(odd, storage=blz.Storage(objects="json")),
+        "remove it, or convert it with astype(str)",
+    )
+    opened(odd.astype(str), storage=blz.Storage(objects="json"))
 
 
 @remedy("the data: an Index has no columns; pass index.to_frame(index=False)")
@@ -463,22 +485,27 @@ def one_name(tmp_path):
 )
 def other_meaning(tmp_path):
     t = opened(pd.DataFrame({"v": pd.period_range("2026", periods=1, freq="M")}))
-    message = refusal(lambda: t.alter_column("v", type="string"), "convert the data in pandas")
+    message = refusal(lambda: t.alter_column("v", dtype="string"), "convert the data in pandas")
     told(message, "t.add_column", t=t, data=t.to_pandas()["v"].astype(str))
     assert t["new"][:].to_pylist() == ["2026-01"]
 
 
 @remedy(
-    "column {}: truncate is {}, but the table keeps {} digits of it, and rows of both kinds could "
-    'not be told apart; leave truncate out, or write all rows again with mode="w"'
+    "column {}: digits is {}, but the table keeps {} digits of it, and rows of both kinds could "
+    'not be told apart; leave digits out, or write all rows again with mode="w"'
 )
 def other_digits(tmp_path):
     blz.to_blz({"v": [0.5]}, store := MemoryStore())
     refusal(
-        lambda: blz.to_blz({"v": [0.5]}, store, mode="a", truncate={"v": 3}), "leave truncate out"
+        lambda: blz.to_blz(
+            {"v": [0.5]}, store, mode="a", storage=blz.Storage(columns={"v": blz.Storage(digits=3)})
+        ),
+        "leave digits out",
     )
     blz.to_blz({"v": [0.5]}, store, mode="a")
-    blz.to_blz({"v": [0.5]}, store, mode="w", truncate={"v": 3})
+    blz.to_blz(
+        {"v": [0.5]}, store, mode="w", storage=blz.Storage(columns={"v": blz.Storage(digits=3)})
+    )
 
 
 @remedy(
@@ -594,12 +621,12 @@ def odd_dtypes(tmp_path):
 
 @remedy(
     "{}: a dictionary of Arrow cannot hold the categories, which are {}; {}convert the column with astype(str)",
-    'pass object="json", or ',
+    'pass storage=Storage(objects="json"), or ',
 )
 def odd_categories(tmp_path):
     frame = pd.DataFrame({"a": pd.Categorical([(1, 2)])})
-    refusal(lambda: opened(frame), 'pass object="json", or convert the column with astype(str)')
-    opened(frame, object="json")
+    refusal(lambda: opened(frame), 'pass storage=Storage(objects="json"), or convert the column')
+    opened(frame, storage=blz.Storage(objects="json"))
     opened(frame.astype(str))
 
 
@@ -749,7 +776,7 @@ def large_groups(tmp_path):
         values = ["x" * 400] * 4
 
         def write(**options):
-            blz.create(store := MemoryStore(), {"v": "string"}, **options)
+            blz.create(store := MemoryStore(), {"v": "string"}, **arguments(**options))
             with blz.open(store, "a") as t, t.appender() as a:
                 a["v"].append(values)
             return store
@@ -776,7 +803,7 @@ def memory(tmp_path):
 def damaged(tmp_path, **columns):
     """Return the path of a table of two row groups whose second one of column v is damaged."""
     table = pa.table({"k": range(20), "v": range(20)}, schema=columns.get("schema"))
-    blz.to_blz(table, path := tmp_path / "d.blz", row_group_rows=10)
+    blz.to_blz(table, path := tmp_path / "d.blz", storage=blz.Storage(row_group_rows=10))
     version, pinned = versions_of.pin(LocalStore(path))
     with pinned:
         file = path / version.line_parts(1).key(1, version.head.bundles)
@@ -797,7 +824,9 @@ def no_nulls(tmp_path):
 
 def cut_file(tmp_path):
     """Return the path of a table in one file that was never finished."""
-    blz.to_blz({"v": range(50_000)}, file := io.BytesIO(), row_group_rows=5_000)
+    blz.to_blz(
+        {"v": range(50_000)}, file := io.BytesIO(), storage=blz.Storage(row_group_rows=5_000)
+    )
     path = tmp_path / "cut.blz"
     path.write_bytes(file.getvalue()[: len(file.getvalue()) * 2 // 3])
     return path
@@ -813,7 +842,7 @@ def unfinished(tmp_path):
     with pytest.warns(UserWarning, match="never finished"):
         assert blz.read_table(path, on_corrupt="skip").num_rows > 0
     blz.recover(path, tmp_path / "r.blz")
-    blz.to_blz({"v": [1]}, tmp_path / "one.blz", layout="file")
+    blz.to_blz({"v": [1]}, tmp_path / "one.blz", storage=blz.Storage(layout="file"))
     refusal(lambda: blz.recover(tmp_path / "one.blz", tmp_path / "n.blz"), "open it, or unpack it")
     assert blz.open(tmp_path / "one.blz").nrows == 1
     blz.unpack(tmp_path / "one.blz", tmp_path / "n.blz")
@@ -944,9 +973,9 @@ def type_names(tmp_path):
 def dead_bytes(tmp_path):
     path = tmp_path / "t.blz"
     random = np.random.default_rng(1)
-    blz.to_blz({"x": random.random(50_000)}, path, layout="file")
+    blz.to_blz({"x": random.random(50_000)}, path, storage=blz.Storage(layout="file"))
     with blz.open(path, "a") as t:
-        t.set_retention(versions=1, seconds=0)
+        t.configure(keep_versions=1, keep_seconds=0)
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             patch.setattr(writing, "DEAD_BYTES", 1000)
@@ -969,8 +998,8 @@ NO_ADVICE = {
     "len() of an array without axes",
     "at={} is too early or too late",
     "dict(zip(names, array.T)), with one name per column",
-    "given to create() or to_blz(column_meta=), or to add_column(meta=)",
-    "given to create() or to_blz(meta=)",
+    "given to create() or to_blz(), as Storage(meta=...) of a column, or to add_column()",
+    "given to create() or to_blz(), as storage=Storage(meta=...)",
 }
 # Advice that no test can do here, each with the reason.
 NOT_HEEDED = {

@@ -43,9 +43,9 @@ CHANGES = {
     "replace_where": lambda t: t.replace_where(ROW, [("n", "==", 1)]),
     "deduplicate": lambda t: t.deduplicate(on="word", keep="last", order_by="n"),
     "truncate": lambda t: t.truncate(0),
-    "alter_column": lambda t: t.alter_column("n", type="double"),
+    "alter_column": lambda t: t.alter_column("n", dtype="double"),
     "sort": lambda t: t.compact(sort_by="n"),
-    "set_retention": lambda t: t.set_retention(versions=7),
+    "configure": lambda t: t.configure(keep_versions=7),
     "tags": lambda t: t.tags.update(first=1),
     "resize": lambda t: t.resize(7),
     "add_column": lambda t: t.add_column("more", 1),
@@ -122,7 +122,7 @@ READS = {
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_warning_of_rows_left_out_names_the_line_that_read(read):
     store = MemoryStore()
-    blz.to_blz(pa.table({"n": range(16)}), store, row_group_rows=8)
+    blz.to_blz(pa.table({"n": range(16)}), store, storage=blz.Storage(row_group_rows=8))
     store.delete([min(key for key in tree(store) if key.endswith(".bin"))])
     with warned() as told:
         read(store)

@@ -34,6 +34,7 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import assert_same
 from support.frame_strategies import frames
+from support.options import arguments
 
 DATA = pa.table(
     {
@@ -48,7 +49,7 @@ FRAME = pd.DataFrame({"n": [1, 2, 3], "x": [0.5, 1.5, 2.5], "text": ["a", None, 
 @pytest.fixture
 def path(tmp_path):
     """Make a table of two row groups and three columns."""
-    blz.to_blz(DATA, tmp_path / "t.blz", row_group_rows=3, attrs={"till": 7})
+    blz.to_blz(DATA, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=3, attrs={"till": 7}))
     return tmp_path / "t.blz"
 
 
@@ -134,7 +135,7 @@ def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(
     tmp_path, options, message
 ):
     with pytest.raises(ValueError, match=message) as caught:
-        blz.to_blz(DATA, tmp_path / "t.blz", **options)
+        blz.to_blz(DATA, tmp_path / "t.blz", **arguments(**options))
     assert not isinstance(caught.value, blz.BlzError)
     assert list(tmp_path.iterdir()) == []
 
@@ -143,7 +144,7 @@ def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(
 def test_a_number_of_numpy_is_a_number_as_an_option(kind):
     store = MemoryStore()
     options = {"clevel": {"n": kind(9)}, "row_group_rows": kind(2), "page_rows": kind(64)}
-    blz.to_blz(DATA, store, **options)
+    blz.to_blz(DATA, store, **arguments(**options))
     with blz.open(store) as table:
         kept = table._snapshot.version.head.properties
         assert {name: kept[name] for name in options} == {
@@ -158,7 +159,7 @@ def test_a_number_of_numpy_is_a_number_as_an_option(kind):
 @pytest.mark.parametrize("option", ["clevel", "row_group_rows", "page_rows"])
 def test_what_is_no_integer_is_refused_as_an_option(option, value):
     with pytest.raises(ValueError, match=f"{option} must be a"):
-        blz.to_blz(DATA, MemoryStore(), **{option: value})
+        blz.to_blz(DATA, MemoryStore(), **arguments(**{option: value}))
 
 
 @pytest.mark.parametrize("commit_id", ["\udcff", "day \ud800 2"])
@@ -193,8 +194,12 @@ def test_a_series_is_appended_to_the_column_of_its_name(give):
 
 
 def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(blz.ColumnNotFoundError, match="compression: no column is named 'z'; the"):
-        blz.to_blz(DATA, tmp_path / "t.blz", compression={"z": "zstd"})
+    with pytest.raises(blz.ColumnNotFoundError, match="storage: no column is named 'z'; the"):
+        blz.to_blz(
+            DATA,
+            tmp_path / "t.blz",
+            storage=blz.Storage(columns={"z": blz.Storage(compression="zstd")}),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -217,7 +222,13 @@ def codecs(path) -> dict[str, set[str]]:
 def test_compression_of_single_columns_is_applied(tmp_path):
     rows = range(10_000)
     table = pa.table({"a": rows, "b": rows, "c": rows})
-    blz.to_blz(table, tmp_path / "t.blz", compression={"a": "zstd", "b": "zlib"})
+    blz.to_blz(
+        table,
+        tmp_path / "t.blz",
+        storage=blz.Storage(
+            columns={"a": blz.Storage(compression="zstd"), "b": blz.Storage(compression="zlib")}
+        ),
+    )
     assert codecs(tmp_path / "t.blz") == {"a": {"zstd"}, "b": {"zlib"}, "c": {"lz4"}}
     blz.to_blz(table, tmp_path / "t.blz", compression="zstd")
     assert codecs(tmp_path / "t.blz") == {"a": {"zstd"}, "b": {"zstd"}, "c": {"zstd"}}
@@ -229,9 +240,9 @@ def test_levels_and_shuffles_of_single_columns_are_applied(tmp_path):
     blz.to_blz(
         pa.table({"a": rows, "b": rows, "c": rows}),
         tmp_path / "t.blz",
-        clevel={"a": 0},
-        shuffle={"c": "none"},
-        encoding="plain",
+        storage=blz.Storage(
+            encoding="plain", columns={"a": blz.Storage(clevel=0), "c": blz.Storage(shuffle="none")}
+        ),
     )
     with blz.open(tmp_path / "t.blz") as table:
         assert table["a"].cbytes > table["a"].nbytes
@@ -258,7 +269,9 @@ def test_a_type_checker_knows_the_words_of_an_option(verb, option, words):
 
 def test_create_makes_an_empty_table_open_for_writing(tmp_path):
     schema = {"at": pa.timestamp("us"), "what": pa.string()}
-    with blz.create(tmp_path / "t.blz", schema, attrs={"a": 1}, compression="zstd") as table:
+    with blz.create(
+        tmp_path / "t.blz", schema, storage=blz.Storage(attrs={"a": 1}), compression="zstd"
+    ) as table:
         assert (table.nrows, table.version, table.column_names) == (0, 1, ["at", "what"])
         assert table.schema == pa.schema(schema)
         table.attrs["b"] = 2
@@ -311,14 +324,16 @@ def test_create_takes_an_example():
         index=pd.Index([7], dtype="Int8", name="key"),
     )
     frame.attrs = {"source": ("till", 7)}
-    with blz.create(MemoryStore(), frame, attrs={"more": 1}) as table:
+    with blz.create(MemoryStore(), frame, storage=blz.Storage(attrs={"more": 1})) as table:
         table.append(frame)
         table.append(frame)
         expected = pd.concat([frame, frame])
         expected.attrs = {"source": ("till", 7), "more": 1}
         assert_same(table.to_pandas(), expected)
-    with blz.create(MemoryStore(), pd.DataFrame({"a": [1, "x"]}), object="json") as table:
-        table.append(pd.DataFrame({"a": ["y", 2]}), object="json")
+    with blz.create(
+        MemoryStore(), pd.DataFrame({"a": [1, "x"]}), storage=blz.Storage(objects="json")
+    ) as table:
+        table.append(pd.DataFrame({"a": ["y", 2]}), storage=blz.Storage(objects="json"))
         assert table.to_pandas()["a"].tolist() == ["y", 2]
 
 
@@ -664,7 +679,7 @@ def test_dates_are_objects_by_default_and_arrow_values_on_request(tmp_path):
 def test_attrs_of_a_frame_are_attributes_of_the_table(tmp_path):
     frame = FRAME.copy()
     frame.attrs = {"source": "till 7", "tags": ["a", 1]}
-    frame.to_blz(tmp_path / "t.blz", attrs={"tags": None, "more": 1.5})
+    frame.to_blz(tmp_path / "t.blz", storage=blz.Storage(attrs={"tags": None, "more": 1.5}))
     expected = {"source": "till 7", "tags": None, "more": 1.5}
     assert blz.read_blz(tmp_path / "t.blz").attrs == expected
     with blz.open(tmp_path / "t.blz") as table:
@@ -721,7 +736,11 @@ def test_a_table_tells_what_it_is(path):
 
 def test_a_table_shows_itself(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz({"n": pa.array([1, 2], "i4"), "a longer name": [True, None]}, path, attrs={"a": 1})
+    blz.to_blz(
+        {"n": pa.array([1, 2], "i4"), "a longer name": [True, None]},
+        path,
+        storage=blz.Storage(attrs={"a": 1}),
+    )
     with blz.open(path) as table:
         column = table["n"]
         assert repr(table) == (
@@ -929,7 +948,7 @@ ATTRIBUTES = {"a": 1, "b": [2], "c": "three"}
 @pytest.mark.parametrize("is_within", [False, True], ids=["table", "transaction"])
 def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change, left, is_within):
     store, same = MemoryStore(), dict(ATTRIBUTES)
-    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    blz.to_blz(DATA, store, storage=blz.Storage(attrs=ATTRIBUTES))
     with blz.open(store, "a") as table:
         if is_within:
             with table.transaction() as tx:
@@ -952,7 +971,7 @@ def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change
 )
 def test_what_changes_no_attribute_commits_nothing(change):
     store = MemoryStore()
-    blz.to_blz(DATA, store, attrs=ATTRIBUTES)
+    blz.to_blz(DATA, store, storage=blz.Storage(attrs=ATTRIBUTES))
     with blz.open(store, "a") as table:
         change(table.attrs)
         assert (table.version, dict(table.attrs)) == (1, ATTRIBUTES)

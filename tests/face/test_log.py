@@ -19,7 +19,7 @@ def all_levels(caplog):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz({"a": range(3000), "b": range(3000)}, path, row_group_rows=1000)
+    blz.to_blz({"a": range(3000), "b": range(3000)}, path, storage=blz.Storage(row_group_rows=1000))
     return path
 
 
@@ -43,7 +43,7 @@ def test_every_record_is_of_the_package_and_names_the_table(path, caplog):
 
 def test_a_commit_is_told_with_its_version_and_rows(tmp_path, caplog):
     path = tmp_path / "t.blz"
-    blz.to_blz({"a": range(3000), "b": range(3000)}, path, row_group_rows=1000)
+    blz.to_blz({"a": range(3000), "b": range(3000)}, path, storage=blz.Storage(row_group_rows=1000))
     assert told(caplog) == [f"{path}: version 1: create; 3000 rows, 3 row groups"]
     with blz.open(path, mode="a") as t:
         t.delete([("a", "<", 1500)])
@@ -100,7 +100,7 @@ def test_a_conflict_is_told_and_that_the_change_is_made_again(path, caplog):
 
 def test_removed_versions_are_told(path, caplog):
     with blz.open(path, mode="a") as t:
-        t.set_retention(versions=1)
+        t.configure(keep_versions=1)
         t.update({"b": 1})
         t.to_arrow()
     with blz.open(path, mode="a") as t:

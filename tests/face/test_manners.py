@@ -98,7 +98,7 @@ def test_exists_is_true_where_open_finds_a_table(tmp_path, path):
         assert not blz.exists(tmp_path / name)
         with pytest.raises(blz.BlzError):
             blz.open(tmp_path / name)
-    FRAME.to_blz(tmp_path / "one.blz", layout="file", durability="process")
+    FRAME.to_blz(tmp_path / "one.blz", storage=blz.Storage(layout="file"), durability="process")
     assert blz.exists(tmp_path / "one.blz")
     with pytest.raises(TypeError):
         blz.to_blz(object(), tmp_path / "half.blz")

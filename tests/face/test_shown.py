@@ -110,7 +110,7 @@ def test_what_a_vacuum_did_is_a_line():
 
 @pytest.mark.parametrize("layout", ["directory", "file"])
 def test_a_closed_table_is_one_line_and_no_traceback(tmp_path, layout):
-    blz.to_blz({"<a>": [1], "b": [2]}, tmp_path / "t.blz", layout=layout)
+    blz.to_blz({"<a>": [1], "b": [2]}, tmp_path / "t.blz", storage=blz.Storage(layout=layout))
     with blz.open(tmp_path / "t.blz") as t:
         pass
     html = t._repr_html_()
@@ -123,7 +123,9 @@ def test_a_closed_table_is_one_line_and_no_traceback(tmp_path, layout):
 @pytest.mark.parametrize("layout", ["directory", "file"])
 def test_a_table_whose_files_are_gone_says_so(tmp_path, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz({"a": np.random.default_rng(0).random(200_000)}, path, layout=layout)
+    blz.to_blz(
+        {"a": np.random.default_rng(0).random(200_000)}, path, storage=blz.Storage(layout=layout)
+    )
     with blz.open(path) as t:
         for one in sorted(path.rglob("*"), reverse=True):
             one.rmdir() if one.is_dir() else one.unlink()

@@ -32,6 +32,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support.bit_equality import assert_same, same_table
 from support.frame_strategies import frames
+from support.options import arguments
 from support.stores import Hooked, tree
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -62,7 +63,7 @@ WHOLE = pa.table(
 def put(data, **options) -> MemoryStore:
     """Return a store with the table."""
     store = MemoryStore("shelf")
-    blz.to_blz(data, store, durability="process", **options)
+    blz.to_blz(data, store, **arguments(durability="process", **options))
     return store
 
 
@@ -194,9 +195,9 @@ def test_streams_that_arrow_knows_come_in_whole(tmp_path, rows):
 
 
 def test_a_table_is_written_from_its_own_batches(tmp_path):
-    blz.to_blz(WHOLE, tmp_path / "t.blz", row_group_rows=9)
+    blz.to_blz(WHOLE, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=9))
     with blz.open(tmp_path / "t.blz") as table:
-        blz.to_blz(table.to_batches(), tmp_path / "t.blz", row_group_rows=15)
+        blz.to_blz(table.to_batches(), tmp_path / "t.blz", storage=blz.Storage(row_group_rows=15))
     assert same_table(blz.read_table(tmp_path / "t.blz"), WHOLE)
     assert row_groups(tmp_path / "t.blz") == (15, 15, 10)
 
@@ -207,7 +208,7 @@ def test_other_tables_are_written_and_read_by_the_iterator(tmp_path):
             blz.to_blz(piece, tmp_path / f"{number}.blz")
             yield blz.read_table(tmp_path / f"{number}.blz")
 
-    blz.to_blz(nested(), tmp_path / "all.blz", row_group_rows=3)
+    blz.to_blz(nested(), tmp_path / "all.blz", storage=blz.Storage(row_group_rows=3))
     assert same_table(blz.read_table(tmp_path / "all.blz"), WHOLE)
 
 
@@ -370,7 +371,7 @@ def test_an_exception_of_the_iterator_passes_and_nothing_is_left(
             blz.to_blz([old, {}], path)
     before = tree_of(path)
     with pytest.raises(type(error)) as caught:
-        blz.to_blz(source(error, good), path, row_group_rows=2)
+        blz.to_blz(source(error, good), path, storage=blz.Storage(row_group_rows=2))
     assert caught.value is error
     assert "failing" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert tree_of(path) == before
@@ -407,7 +408,9 @@ def test_an_item_that_does_not_fit_commits_nothing(bad, row_group_rows):
     blz.to_blz(WHOLE, store)
     before = tree(store)
     with pytest.raises((blz.SchemaError, TypeError), match=r"^item 3"):
-        blz.to_blz([{"n": [1]}] * 3 + [bad], store, row_group_rows=row_group_rows)
+        blz.to_blz(
+            [{"n": [1]}] * 3 + [bad], store, storage=blz.Storage(row_group_rows=row_group_rows)
+        )
     assert tree(store) == before
     assert same_table(blz.read_table(store), WHOLE)
 
@@ -418,7 +421,7 @@ def test_a_value_that_cannot_be_stored_ends_a_stream_without_an_end(monkeypatch)
     store = MemoryStore("shelf")
     endless = itertools.chain([{"a": good}, {"a": stray}], itertools.repeat({"a": good}))
     with pytest.raises(blz.SchemaError, match="column 'a': dictionary indices from 7 to 7"):
-        blz.to_blz(endless, store, row_group_rows=1)
+        blz.to_blz(endless, store, storage=blz.Storage(row_group_rows=1))
     assert not [name for name in tree(store) if "col" in name]
 
 
@@ -524,7 +527,7 @@ def test_an_interrupt_in_the_iterator_is_raised_at_once():
     handler = signal.getsignal(signal.SIGINT)
     store = MemoryStore("shelf")
     with pytest.raises(KeyboardInterrupt) as caught:
-        blz.to_blz(slow(), store, row_group_rows=20)
+        blz.to_blz(slow(), store, storage=blz.Storage(row_group_rows=20))
     assert reached == []
     assert "slow" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert signal.getsignal(signal.SIGINT) is handler
@@ -599,7 +602,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
     monkeypatch.setattr(writer, "SMALL_BYTES", 0)
     store = MemoryStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
-    blz.to_blz(items(), hooked, row_group_rows=10, durability="process")
+    blz.to_blz(items(), hooked, storage=blz.Storage(row_group_rows=10), durability="process")
     assert blz.read_table(store).num_rows == 30
 
 
@@ -651,9 +654,10 @@ def kilobytes(word):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(word))
 # What is made once: threads, codecs, imports, the code of all steps.
-blz.to_blz(items(1), sys.argv[1], durability="process", clevel=1)
+blz.to_blz(items(1), sys.argv[1], durability="process", storage=blz.Storage(clevel=1))
 before = kilobytes("VmHWM")
-blz.to_blz(items(4 * groups), sys.argv[1], row_group_rows=rows, durability="process", clevel=1)
+blz.to_blz(items(4 * groups), sys.argv[1], durability="process",
+           storage=blz.Storage(row_group_rows=rows, clevel=1))
 print(blz.open(sys.argv[1]).nrows, (kilobytes("VmHWM") - before) * 1024)
 """
 
@@ -685,7 +689,7 @@ def test_a_first_stream_that_fails_leaves_no_directory(tmp_path, rows, sort_by, 
     options = {"row_group_rows": 1000, "sort_by": sort_by, "durability": durability}
     for mode in ("w", "a", "x"):
         with pytest.raises(ZeroDivisionError):
-            blz.to_blz(items(), tmp_path / "t.blz", mode=mode, **options)
+            blz.to_blz(items(), tmp_path / "t.blz", **arguments(mode=mode, **options))
         assert list(tmp_path.iterdir()) == []
 
 
@@ -711,7 +715,7 @@ def test_a_first_write_that_fails_leaves_another_creation_in_flight_alone(tmp_pa
         yield {"n": [7]}
         raise ZeroDivisionError
 
-    blz.to_blz(items(), path, row_group_rows=1)
+    blz.to_blz(items(), path, storage=blz.Storage(row_group_rows=1))
     assert blz.read_table(path)["n"].to_pylist() == [1, 2]
     assert blz.open(path, "a").vacuum().files == 0
 

@@ -18,6 +18,7 @@ import blztable as blz
 from golden import one_file, reader, stated
 from support import arrow_strategies
 from support.bit_equality import bits
+from support.options import arguments
 from support.strange_tables import own_tables, pyarrow_tables
 
 FORMS = [
@@ -87,7 +88,7 @@ def for_all(examples: int, strategy: st.SearchStrategy, check: Callable) -> None
 
 def written(path: Path, table: pa.Table, form: dict, data: st.DataObject) -> None:
     """Write a table, and read it by the page."""
-    blz.to_blz(table, path, **form)
+    blz.to_blz(table, path, **arguments(**form))
     check_version(path, table)
 
 
@@ -96,7 +97,7 @@ def changed(path: Path, table: pa.Table, form: dict, data: st.DataObject) -> Non
     names = [f"c{number}" for number in range(table.num_columns)]
     table = table.rename_columns(names).add_column(0, "k", [range(table.num_rows)])
     half = table.num_rows // 2
-    blz.to_blz(table[:half], path, **form)
+    blz.to_blz(table[:half], path, **arguments(**form))
     known = {1: table[:half]}
     with blz.open(path, "a", durability="process") as t:
         t.append(table[half:])

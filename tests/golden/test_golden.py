@@ -119,7 +119,7 @@ def test_a_table_takes_more_rows(case, tmp_path):
     before = without_pandas(expected(case, max(facts(case))))
     with blz.open(place, "a") as table:
         # NaN of a frame was a value when these tables were written.
-        table.append(rows_again(case, before), nan_as_null=False)
+        table.append(rows_again(case, before), storage=blz.Storage(nan_as_null=False))
         found = without_pandas(table.to_arrow())
         report = table.verify()
     assert report, report.problems
@@ -138,7 +138,7 @@ def test_a_table_without_rows_takes_rows(case, more, wanted, tmp_path):
     # git and many object stores keep no empty directories.
     assert list((place / "data").glob("*")) == []
     with blz.open(place, "a") as table:
-        table.append(more(), nan_as_null=False)
+        table.append(more(), storage=blz.Storage(nan_as_null=False))
         assert same_table(without_pandas(table.to_arrow()), wanted())
 
 

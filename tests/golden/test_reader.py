@@ -76,7 +76,7 @@ def test_every_version_is_read_to_the_same_values(case):
 
 def test_encoded_numbers_are_read_to_the_same_values(tmp_path):
     path, table = tmp_path / "t.blz", numbers_table(500)
-    blz.to_blz(table, path, encoding="auto", row_group_rows=300, page_rows=64)
+    blz.to_blz(table, path, storage=blz.Storage(encoding="auto", row_group_rows=300, page_rows=64))
     found = reader.read(path)
     for name, column, other in zip(table.column_names, found.columns, table.columns, strict=True):
         assert column.rows == bits(other), name
@@ -370,7 +370,7 @@ LIES: dict[str, Edit] = {
 
 
 def write(place: Path) -> None:
-    blz.to_blz(DATA, place, page_rows=8)
+    blz.to_blz(DATA, place, storage=blz.Storage(page_rows=8))
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -493,7 +493,7 @@ LIES_OF_ITEMS: dict[str, Edit] = {
 @pytest.mark.parametrize("lie", LIES_OF_ITEMS)
 def test_a_lie_about_items_that_are_chunks_is_refused_by_both(tmp_path, lie):
     place = tmp_path / "t.blz"
-    blz.to_blz(ITEMS, place, packing="per_item", page_rows=8)
+    blz.to_blz(ITEMS, place, storage=blz.Storage(packing="per_item", page_rows=8))
     assert reader.read(place).columns[0].rows == bits(ITEMS["x"])
     with tamper.editing(place) as table:
         LIES_OF_ITEMS[lie](table)

@@ -181,7 +181,7 @@ FAR = pd.Timestamp(1 << 40, unit="s")  # in the year 36812
 def test_a_frequency_is_dropped_where_zoned_times_leave_the_years_of_python():
     days = pd.date_range("2026", periods=3, tz="Europe/Berlin", unit="s", name="day")
     store = MemoryStore()
-    blz.to_blz(pd.DataFrame({"a": [1, 2, 3]}, days), store, encoding="plain")
+    blz.to_blz(pd.DataFrame({"a": [1, 2, 3]}, days), store, storage=blz.Storage(encoding="plain"))
     far = pd.DatetimeIndex([FAR] * 3).as_unit("s").asi8
     with tamper.editing(store) as table:
         table.part(column=1).chunks = [Compression().compress(far, 8)]

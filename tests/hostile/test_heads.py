@@ -104,7 +104,7 @@ def test_a_row_group_of_more_rows_than_any_table_has_is_damage(store, write):
 @pytest.mark.parametrize("write", WRITES)
 def test_a_row_group_may_have_all_the_rows_there_could_be(write):
     store = MemoryStore()
-    blz.to_blz(DATA, store, row_group_rows=MAX_NUMBER)
+    blz.to_blz(DATA, store, storage=blz.Storage(row_group_rows=MAX_NUMBER))
     with blz.open(store, "a") as t:
         WRITES[write](t)
         t.compact()
@@ -223,7 +223,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_deleted_rows_that_are_no_rows_of_the_parts_are_refused(tmp_path, lie):
     path = tmp_path / "t.blz"
-    blz.to_blz({"a": range(32)}, path, row_group_rows=20, encoding="plain")
+    blz.to_blz({"a": range(32)}, path, storage=blz.Storage(row_group_rows=20, encoding="plain"))
     with blz.open(path, "a") as t:
         t.delete([("a", "==", 3)])
     assert [one.rows for one in reader.read(path).columns] == [

@@ -338,7 +338,7 @@ def test_values_without_bytes_take_no_memory(rows):
     values = pa.array([{"a": None}] * 2, pa.struct([("a", pa.null())]))
     store = MemoryStore()
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 16, pa.int8()), values)
-    blz.to_blz(pa.table({"x": array}), store, encoding="plain")
+    blz.to_blz(pa.table({"x": array}), store, storage=blz.Storage(encoding="plain"))
     with tamper.editing(store) as table:
         for line in table.lines[1:]:
             line["rows"] = [rows]
@@ -506,7 +506,7 @@ def test_items_without_bytes_take_no_memory(rows):
     """A list of nulls may have any number of them; single rows of it are refused or read."""
     array = pa.array([[None] * 2] * ROWS, pa.large_list(pa.null()))
     store = MemoryStore()
-    blz.to_blz(pa.table({"x": array}), store, encoding="plain", page_rows=8)
+    blz.to_blz(pa.table({"x": array}), store, storage=blz.Storage(encoding="plain", page_rows=8))
     with tamper.editing(store) as table:
         table.lines[1]["rows"] = [rows]
         ends = np.full(ROWS, 0)

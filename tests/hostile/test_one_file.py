@@ -32,7 +32,7 @@ NEWEST = pa.concat_tables([TABLE, TABLE])
 def data(tmp_path_factory):
     """Return a file of two versions, of which the newest is sealed."""
     path = tmp_path_factory.mktemp("one") / "t.blz"
-    blz.to_blz(TABLE, path, layout="file")
+    blz.to_blz(TABLE, path, storage=blz.Storage(layout="file"))
     blz.to_blz(NEWEST, path)
     return path.read_bytes()
 
@@ -319,7 +319,7 @@ def test_an_index_of_more_bytes_than_the_limit_is_refused(data, monkeypatch, tmp
     with pytest.raises(blz.CorruptError, match="the index of the file has"):
         blz.read_table(data)
     with pytest.raises(blz.LimitError, match="use a directory"):
-        blz.to_blz(TABLE, tmp_path / "t.blz", layout="file")
+        blz.to_blz(TABLE, tmp_path / "t.blz", storage=blz.Storage(layout="file"))
 
 
 # Bug: UnicodeDecodeError on reads and appends.
@@ -402,7 +402,7 @@ def test_a_damaged_index_is_not_taken_for_a_file_of_another_program(data, tmp_pa
 @pytest.mark.parametrize("rows", [10, 100_000])
 def test_a_flip_in_the_front_is_found_and_the_table_recovered(tmp_path, place, rows):
     path, table = tmp_path / "t.blz", pa.table({"n": np.random.default_rng(0).random(rows)})
-    blz.to_blz(table, path, layout="file")
+    blz.to_blz(table, path, storage=blz.Storage(layout="file"))
     changed = bytearray(path.read_bytes())
     changed[place] ^= 1
     path.write_bytes(changed)

@@ -57,7 +57,7 @@ def test_a_dictionary_of_values_without_bytes_may_claim_any_number_of_them(value
     codes = pa.array([0, 1, None, 1] * 5)
     column = pa.DictionaryArray.from_arrays(codes, values)
     store = MemoryStore()
-    blz.to_blz(pa.table({"a": column}), store, row_group_rows=10)
+    blz.to_blz(pa.table({"a": column}), store, storage=blz.Storage(row_group_rows=10))
     expected = blz.read_blz(store)
     for rows in (1 << 40, 1 << 62):
         with tamper.editing(store) as table:

@@ -26,7 +26,11 @@ DATA = pa.table(
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
     path = tmp_path_factory.mktemp("intact") / "t.blz"
-    blz.to_blz(DATA, path, row_group_rows=24, page_rows=8, checksum="sha256", attrs={"ä": 0.1})
+    blz.to_blz(
+        DATA,
+        path,
+        storage=blz.Storage(row_group_rows=24, page_rows=8, checksum="sha256", attrs={"ä": 0.1}),
+    )
     return path
 
 

@@ -12,6 +12,7 @@ import blztable as blz
 from blztable.format.checksum import BY_NAME, CHECKSUMS
 from support.arrow_strategies import FIXED, UNITS
 from support.bloscpack_reference import bloscpack_bytes
+from support.options import arguments
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -58,7 +59,7 @@ def test_bloscpack_reads_every_fixed_width_column(tmp_path, checksum, compressio
     table, data = values()
     path = tmp_path / "t.blz"
     options = {"checksum": checksum, "compression": compression, "encoding": "plain"}
-    blz.to_blz(table, path, durability="process", **options, **CUTS)
+    blz.to_blz(table, path, **arguments(durability="process", **options, **CUTS))
     for number, name in enumerate(table.column_names):
         files = files_of(path, number)
         width = len(data[name]) // ROWS
@@ -78,7 +79,7 @@ def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
         }
     )
     path = tmp_path / "t.blz"
-    blz.to_blz(table, path, encoding="plain")
+    blz.to_blz(table, path, storage=blz.Storage(encoding="plain"))
     for number in range(3):
         [file] = files_of(path, number)
         assert version_of(file) == 4
@@ -89,7 +90,7 @@ def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
 
 def test_bloscpack_sees_a_flipped_bit_in_any_chunk(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(pa.table({"a": pa.array(range(ROWS))}), path, encoding="plain")
+    blz.to_blz(pa.table({"a": pa.array(range(ROWS))}), path, storage=blz.Storage(encoding="plain"))
     [file] = files_of(path, 0)
     data = bytearray(file.read_bytes())
     data[60] ^= 1
@@ -108,7 +109,7 @@ def flights():
 def test_bloscpack_reads_the_flights(tmp_path):
     frame = flights()
     path = tmp_path / "flights.blz"
-    frame.to_blz(path, encoding="plain", durability="process")
+    frame.to_blz(path, storage=blz.Storage(encoding="plain"), durability="process")
     table = blz.read_table(path)
     genuine = []
     for number, name in enumerate(table.column_names):

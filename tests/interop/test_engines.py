@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 import blztable as blz
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 ROWS = 400
 UTC = datetime.UTC
@@ -145,7 +146,9 @@ ENGINES = [by_duckdb, by_datafusion, by_polars, by_polars_streaming]
 def path(tmp_path_factory):
     """Write the table in many row groups and pages."""
     path = tmp_path_factory.mktemp("engines") / "t.blz"
-    blz.to_blz(table(), path, row_group_rows=100, page_rows=8, durability="process")
+    blz.to_blz(
+        table(), path, storage=blz.Storage(row_group_rows=100, page_rows=8), durability="process"
+    )
     return path
 
 
@@ -289,7 +292,7 @@ def watched():
     data = pa.table({"k": np.sort(noise[0]), "v": noise[1], "w": noise[2]})
     store = Watched()
     options = {"encoding": "plain", "durability": "process"}
-    blz.to_blz(data, store, row_group_rows=rows // 8, page_rows=1024, **options)
+    blz.to_blz(data, store, **arguments(row_group_rows=rows // 8, page_rows=1024, **options))
     return store, blz.dataset(store), data
 
 

@@ -57,7 +57,9 @@ class Capsule:
 
 
 def opened(table: pa.Table, path) -> blz.CTable:
-    blz.to_blz(table, path, row_group_rows=16, page_rows=8, durability="process")
+    blz.to_blz(
+        table, path, storage=blz.Storage(row_group_rows=16, page_rows=8), durability="process"
+    )
     return blz.open(path)
 
 

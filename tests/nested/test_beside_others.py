@@ -51,9 +51,13 @@ OTHERS = [
 
 def base() -> MemoryStore:
     store = MemoryStore("shelf")
-    blz.to_blz(rows(0, 8), store, row_group_rows=3, page_rows=8, durability="process")
+    blz.to_blz(
+        rows(0, 8), store, storage=blz.Storage(row_group_rows=3, page_rows=8), durability="process"
+    )
     # Row groups of one row, which a compaction joins.
-    blz.to_blz(rows(8, 8), store, mode="a", row_group_rows=1, durability="process")
+    blz.to_blz(
+        rows(8, 8), store, mode="a", storage=blz.Storage(row_group_rows=1), durability="process"
+    )
     return store
 
 
@@ -133,12 +137,12 @@ def test_a_change_that_fails_removes_its_nodes_and_keeps_those_before_it():
     before = entries(store)
     with blz.open(store, "a", durability="process") as table:
         tx = table.transaction().__enter__()
-        tx.alter_column("x", type=WIDE)
+        tx.alter_column("x", dtype=WIDE)
         assert entries(store) > before
         tx.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
         assert entries(store) == before
         with table.transaction() as tx:
-            tx.alter_column("x", type=WIDE)
+            tx.alter_column("x", dtype=WIDE)
             kept = entries(store)
             parts = iter([{"n": [50], "x": pa.array([[]], WIDE)}, {"m": [1]}])
             with pytest.raises(blz.SchemaError, match="item 1"):

@@ -12,6 +12,7 @@ from blztable.arrow.casts import cast_exactly
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import TYPES, array_of
+from support.options import arguments
 from support.stores import tree
 
 ROWS = [
@@ -26,7 +27,7 @@ LAYOUTS = [{}, {"row_group_rows": 2}, {"encoding": "plain"}]
 @pytest.fixture(params=LAYOUTS, ids=str)
 def table(request):
     store = MemoryStore()
-    blz.to_blz(pa.table({"k": range(4), "a": pa.array(ROWS)}), store, **request.param)
+    blz.to_blz(pa.table({"k": range(4), "a": pa.array(ROWS)}), store, **arguments(**request.param))
     with blz.open(store, "a") as opened:
         yield opened
 
@@ -110,7 +111,7 @@ def test_a_new_field_has_a_value_where_its_struct_is_no_null(table, parent, name
 
 def test_other_fields_are_neither_read_nor_written(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(pa.table({"a": pa.array(ROWS)}), path, page_rows=8)
+    blz.to_blz(pa.table({"a": pa.array(ROWS)}), path, storage=blz.Storage(page_rows=8))
     with blz.open(path, "a") as opened:
         before = set(path.rglob("*.bin"))
         opened.add_column("a.new", [1, 2, 3, 4])
@@ -235,7 +236,7 @@ def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
     mask = np.random.default_rng(seed).random(rows) < 0.3
     struct = pa.StructArray.from_arrays([pa.array(range(rows))], ["n"], mask=pa.array(mask))
     store = MemoryStore()
-    blz.to_blz(pa.table({"a": struct}), store, row_group_rows=4)
+    blz.to_blz(pa.table({"a": struct}), store, storage=blz.Storage(row_group_rows=4))
     with blz.open(store, "a") as opened:
         opened.add_column("a.new", values)
         wanted = [
@@ -323,7 +324,7 @@ DRIFT = {
 def test_nested_columns_drift_as_others_do(case, layout):
     first, more, type_ = DRIFT[case]
     store = MemoryStore()
-    blz.to_blz({"a": first}, store, **layout)
+    blz.to_blz({"a": first}, store, **arguments(**layout))
     both = [*pa.array(first).to_pylist(), *more]
     with blz.open(store, "a") as opened:
         if case not in TAKEN:
@@ -349,14 +350,14 @@ def test_a_column_of_a_nested_type_gets_another_one(table):
             ("city", pa.large_string()),
         ]
     )
-    table.alter_column("a", type=wide)
+    table.alter_column("a", dtype=wide)
     assert table["a"].type == wide
     assert table["a"][:].to_pylist() == [row and {"more": None, **row} for row in ROWS]
     assert table.verify()
     with pytest.raises(SchemaError, match=r"'a'.*cannot become"):
-        table.alter_column("a", type=pa.struct([("city", pa.string())]))
+        table.alter_column("a", dtype=pa.struct([("city", pa.string())]))
     with table.transaction() as tx:
-        tx.alter_column("a", type=table["a"].type, nullable=True)
+        tx.alter_column("a", dtype=table["a"].type, nullable=True)
         tx.rename_columns({"a.more": "less"})
         tx.append({"k": [9], "a": [{"less": 0.5}]})
         tx.delete(pc.field("a", "zip") == 1)
@@ -374,7 +375,7 @@ def test_lists_of_any_kind_become_those_of_any_other(kind, other):
     store = MemoryStore()
     blz.to_blz(pa.table({"a": pa.array([[7], *values], kind(pa.int8()))[1:]}), store)
     with blz.open(store, "a") as opened:
-        opened.alter_column("a", type=other(pa.int32()))
+        opened.alter_column("a", dtype=other(pa.int32()))
         opened.append({"a": [[300], []]})
         assert opened["a"].type == other(pa.int32())
         assert opened["a"][:].to_pylist() == [*values, [300], []]

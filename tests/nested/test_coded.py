@@ -18,6 +18,7 @@ from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
 from support.nested_arrays import KINDS, TYPES, array_of, rows_of
+from support.options import arguments
 
 SEEDS = st.integers(0, 1 << 32)
 POINTS = pa.array([{"x": 1, "y": "a"}, None, {"x": 3, "y": "b"}])
@@ -39,7 +40,7 @@ def coded(type_: pa.DataType, rows: int, seed: int) -> pa.Array:
 def test_a_table_comes_back_with_its_codes_and_values(layout, ordered):
     array = pa.DictionaryArray.from_arrays(CODED.indices, POINTS, ordered=ordered)
     table = pa.table({"a": array, "l": pa.ListArray.from_arrays([0, 2, 2, 4, 5, 5], array)})
-    blz.to_blz(table, store := MemoryStore(), **layout)
+    blz.to_blz(table, store := MemoryStore(), **arguments(**layout))
     found = blz.read_table(store)
     found.validate(full=True)
     assert found.schema.equals(table.schema)
@@ -52,7 +53,7 @@ def test_a_table_comes_back_with_its_codes_and_values(layout, ordered):
 def test_each_kind_of_values_passes_every_change(kind):
     array, more = coded(KINDS[kind], 30, 1), coded(KINDS[kind], 30, 2)
     table = pa.table({"k": range(30), "a": array})
-    blz.to_blz(table, store := MemoryStore(), row_group_rows=12, page_rows=8)
+    blz.to_blz(table, store := MemoryStore(), storage=blz.Storage(row_group_rows=12, page_rows=8))
     rows = array.to_pylist()
     with blz.open(store, "a") as opened:
         opened.append(pa.table({"k": range(30, 60), "a": more}))
@@ -139,7 +140,7 @@ def test_a_row_group_ends_where_codes_have_no_room():
         assert opened.take(order)["a"].to_pylist() == found.to_pylist()[::-1]
         with pytest.raises(SchemaError, match=r"codes of int8 have no room for \d+ values"):
             opened["a"][:]
-        opened.alter_column("a", type=pa.dictionary(pa.int32(), found.type.value_type))
+        opened.alter_column("a", dtype=pa.dictionary(pa.int32(), found.type.value_type))
         opened.compact()
         assert opened["a"][:].to_pylist() == found.to_pylist()
         assert opened.verify()
@@ -218,7 +219,7 @@ def test_values_are_appended_widened_and_altered():
         with pytest.raises(SchemaError, match=r"row 1 is null"):
             opened.alter_column("d", nullable=False)
         for type_ in (wide.type.value_type, pa.dictionary(pa.uint16(), wide.type.value_type)):
-            opened.alter_column("d", type=type_)
+            opened.alter_column("d", dtype=type_)
             assert opened["d"].type == type_
             assert opened.to_arrow()["d"].to_pylist() == rows
         assert opened.verify()

@@ -33,7 +33,7 @@ TYPE = pa.struct(
 def table():
     store = MemoryStore()
     rows = pa.table({"k": range(3), "p": pa.array(ROWS, TYPE)})
-    blz.to_blz(rows, store, durability="process", row_group_rows=2)
+    blz.to_blz(rows, store, durability="process", storage=blz.Storage(row_group_rows=2))
     with blz.open(store, "a", durability="process") as opened:
         opened.alter_column("p", default=POINT)
         yield opened
@@ -125,7 +125,7 @@ def test_a_value_that_would_change_is_no_default(type_, default):
 def test_fields_of_a_column_with_a_default_come_and_go(table):
     assert filled(table) == POINT
     version = table.version
-    table.set_retention(versions=99)
+    table.configure(keep_versions=99)
     table.rename_columns({"p.at.city": "town", "p": "q"})
     table.rename_columns({"q": "p"})
     assert filled(table)["at"] == {"town": "Bern", "zip": None}
@@ -152,7 +152,7 @@ def test_a_default_follows_the_type_of_its_column(table):
     assert filled(table) == {**POINT, "new": None}
     fields = [field for field in table.schema.field("p").type if field.name != "x"]
     wide = pa.struct([pa.field("x", pa.float64()), *fields, pa.field("z", pa.list_(pa.bool_()))])
-    table.alter_column("p", type=wide)
+    table.alter_column("p", dtype=wide)
     assert filled(table) == {**POINT, "new": None, "z": None}
     table.alter_column("p", nullable=True, default=None)
     assert filled(table) is None
@@ -160,8 +160,8 @@ def test_a_default_follows_the_type_of_its_column(table):
     text = pa.struct([pa.field("x", pa.int64()), *list(wide)[1:]])
     table.update({"p": pa.scalar(None, wide)})
     with pytest.raises(SchemaError, match=r"the default value .* cannot become .*alter_column"):
-        table.alter_column("p", type=text)
-    table.alter_column("p", type=text, default={"x": 3})
+        table.alter_column("p", dtype=text)
+    table.alter_column("p", dtype=text, default={"x": 3})
     assert filled(table)["x"] == 3
 
 

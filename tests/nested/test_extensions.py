@@ -17,6 +17,7 @@ from blztable.arrow.extensions import KEPT_NAME, NAME, PARAMETERS, plain_schema,
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import TYPES, array_of
+from support.options import arguments
 
 
 class Meters(pa.ExtensionType):
@@ -88,7 +89,7 @@ def table_of(array, name="a") -> pa.Table:
 def test_arrays_come_back_through_every_read_and_change(name, layout):
     table = table_of(ARRAYS[name])
     store = MemoryStore()
-    blz.to_blz(table, store, **layout)
+    blz.to_blz(table, store, **arguments(**layout))
     with blz.open(store, "a") as opened:
         assert opened.schema.equals(table.schema, check_metadata=True)
         opened.append(table)
@@ -292,10 +293,10 @@ def test_a_column_becomes_one_of_an_extension_type_and_back(type_):
     values = [bytes(16), None] if type_ == pa.uuid() else [1, None]
     blz.to_blz(pa.table({"a": pa.array(values, storage)}), store := MemoryStore())
     with blz.open(store, "a") as opened:
-        opened.alter_column("a", type=type_)
+        opened.alter_column("a", dtype=type_)
         assert opened.to_arrow().schema.field("a").equals(pa.field("a", type_), check_metadata=True)
         assert opened["a"][:].equals(of(type_, values))
-        opened.alter_column("a", type=storage)
+        opened.alter_column("a", dtype=storage)
         assert (
             opened.to_arrow().schema.field("a").equals(pa.field("a", storage), check_metadata=True)
         )
@@ -319,7 +320,7 @@ def test_any_nested_type_can_be_the_storage(type_, seed, parameters):
     struct = pa.StructArray.from_arrays([array], fields=[field])
     table = pa.table([array, struct], schema=pa.schema([field, outer]))
     store = MemoryStore()
-    blz.to_blz(table, store, row_group_rows=4)
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=4))
     found = blz.read_table(store)
     assert found.schema.equals(table.schema, check_metadata=True)
     assert repr(found.to_pylist()) == repr(table.to_pylist())

@@ -19,6 +19,7 @@ from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support import tamper
 from support.nested_arrays import TYPES, array_of
+from support.options import arguments
 from support.recording_store import Recorded
 
 ROWS = 4000
@@ -49,7 +50,7 @@ LAYOUTS = [{"row_group_rows": ROWS}, {"row_group_rows": 700}, {"encoding": "plai
 @pytest.fixture(params=LAYOUTS, ids=str)
 def table(request):
     store = MemoryStore()
-    blz.to_blz(TABLE, store, **request.param)
+    blz.to_blz(TABLE, store, **arguments(**request.param))
     with blz.open(store, "a") as opened:
         yield opened
 
@@ -115,7 +116,7 @@ def test_tuples_of_a_filter_name_fields_with_dots_or_as_a_tuple(table, predicate
 
 def test_a_filter_on_a_field_skips_row_groups_by_the_statistics_of_the_field():
     store = MemoryStore()
-    blz.to_blz(TABLE, store, row_group_rows=500, page_rows=64)
+    blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=500, page_rows=64))
     with blz.open(store) as opened:
         plan = opened.explain(["id"], filters=CITY == "Davos")
     assert [one.name for one in plan.columns] == ["address.place.city", "id"]
@@ -124,7 +125,7 @@ def test_a_filter_on_a_field_skips_row_groups_by_the_statistics_of_the_field():
 
 def test_a_filter_on_a_field_skips_pages_by_the_statistics_of_the_field():
     store = MemoryStore()
-    blz.to_blz(TABLE, store, page_rows=64)
+    blz.to_blz(TABLE, store, storage=blz.Storage(page_rows=64))
     with blz.open(store) as opened:
         plan = opened.explain(["id"], filters=CITY == "Davos")
     assert 0 < plan.columns[1].pages <= plan.columns[1].pages_in_all / 4 + 2
@@ -341,7 +342,7 @@ def test_a_field_of_any_nested_type_is_that_of_the_whole(data, seed):
     table = pa.table({"a": array_of(type_, rows, seed)})
     names = data.draw(st.sampled_from(paths(type_)))
     store = MemoryStore()
-    blz.to_blz(table, store, row_group_rows=7)
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=7))
     wanted = [pruned(value, type_, names) for value in table["a"].to_pylist()]
     with blz.open(store) as opened:
         found = opened.to_arrow([("a", *names)])["a"]

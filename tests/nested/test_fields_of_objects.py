@@ -119,7 +119,7 @@ def test_dicts_are_appended_to_a_column_that_got_a_field(table):
 def test_another_type_of_one_field_changes_no_other(table):
     type_ = table.schema.field("q").type
     fields = [field.with_type(pa.float64()) if field.name == "b" else field for field in type_]
-    table.alter_column("q", type=pa.struct(fields))
+    table.alter_column("q", dtype=pa.struct(fields))
     assert repr(rows_of(table)[-1]) == "{'b': 1.0}"
     assert rows_of(table)[:3] == ROWS[:3]
 

@@ -44,7 +44,7 @@ def test_a_table_that_was_parquet_is_stored(file):
         assert is_normal(table.schema)
         table.append(found)
         table.add_column("more", pa.concat_tables([found, found])["map"])
-        table.alter_column("map", type=found.schema.field("map").type)
+        table.alter_column("map", dtype=found.schema.field("map").type)
         assert table.to_arrow().select(TABLE.column_names).equals(pa.concat_tables([TABLE, TABLE]))
         assert table["more"][:].to_pylist() == 2 * TABLE["map"].to_pylist()
         assert is_normal(table.schema)

@@ -86,11 +86,11 @@ def test_what_is_no_pair_of_the_types_is_refused(wrong, type_):
 def test_maps_become_maps_of_wider_types(narrow, wide, value):
     values = [[], value, None, value * 3]
     rows = pa.array([value, *values], narrow)[1:]
-    blz.to_blz(pa.table({"x": rows}), store := MemoryStore(), row_group_rows=2)
+    blz.to_blz(pa.table({"x": rows}), store := MemoryStore(), storage=blz.Storage(row_group_rows=2))
     with blz.open(store, "a") as t:
         t.append(pa.table({"x": pa.array(values, wide)}))
         assert t["x"].type == narrow
-        t.alter_column("x", type=wide)
+        t.alter_column("x", dtype=wide)
         t.append(pa.table({"x": rows}))
         assert t["x"].type == wide
         assert t["x"][:].to_pylist() == values * 3

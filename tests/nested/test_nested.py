@@ -16,6 +16,7 @@ from blztable.columns.default import zero_of
 from blztable.engine.read import nested
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import ALL, TYPES, array_of, rows_of
+from support.options import arguments
 from support.recording_store import Recorded
 
 # Row groups with a file for each part, small pages and plain streams; and one bundle.
@@ -57,7 +58,7 @@ def test_rows_by_index_are_those_rows(type_, rows, seed, indices):
 def test_a_table_reads_slices_takes_filters_and_verifies(type_, rows, seed, layout, data):
     array = array_of(type_, rows, seed)
     table = pa.table({"k": np.arange(rows), "x": array})
-    blz.to_blz(table, store := MemoryStore("shelf"), **layout)
+    blz.to_blz(table, store := MemoryStore("shelf"), **arguments(**layout))
     with blz.open(store) as t:
         whole = t.to_arrow()
         whole.validate(full=True)
@@ -88,7 +89,7 @@ def test_nulls_of_any_type_are_valid(type_, rows):
 def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
     array = array_of(type_, 60, seed)
     store = MemoryStore("shelf")
-    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **layout)
+    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **arguments(**layout))
     # Arrow takes runs of the null type for valid, and looks for nulls in no values of a dictionary.
     values = decoded(array) if pa.types.is_dictionary(type_) else array
     missing = {row for row, flag in enumerate(values.is_null().to_pylist()) if flag}
@@ -111,7 +112,7 @@ def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):
     array = array_of(type_, rows, seed)
     expected = array.to_pylist()
     store = MemoryStore("shelf")
-    blz.to_blz(pa.table({"k": np.arange(rows), "x": array}), store, **layout)
+    blz.to_blz(pa.table({"k": np.arange(rows), "x": array}), store, **arguments(**layout))
     keys = list(range(rows))
     for number, verb in enumerate(verbs):
         with blz.open(store, mode="a") as t:
@@ -143,7 +144,9 @@ def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):
 
 def test_the_children_of_a_column_are_in_its_directory(tmp_path):
     rows = [{"city": "Bern", "codes": [1, 2]}, None, {"city": None, "codes": []}] * 9
-    blz.to_blz({"id": range(27), "address": rows}, tmp_path / "t.blz", page_rows=8)
+    blz.to_blz(
+        {"id": range(27), "address": rows}, tmp_path / "t.blz", storage=blz.Storage(page_rows=8)
+    )
     files = sorted(one.parent.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*.bin"))
     below = "t.blz/data/col1"
     assert files == [
@@ -161,7 +164,7 @@ def test_embeddings_come_back_and_lie_in_one_file(tmp_path, size):
         if size
         else array_of(pa.list_(pa.float32(), 0), 20, 1)
     )
-    blz.to_blz(pa.table({"emb": array}), tmp_path / "t.blz", page_rows=8)
+    blz.to_blz(pa.table({"emb": array}), tmp_path / "t.blz", storage=blz.Storage(page_rows=8))
     assert blz.read_table(tmp_path / "t.blz")["emb"].to_pylist() == array.to_pylist()
     if size:
         assert len(list(tmp_path.rglob("*.bin"))) == 1
@@ -172,7 +175,11 @@ def test_one_value_fills_rows_and_another_column_sorts_them(kind):
     array = array_of(ALL[kind], 30, 1)
     rows = array.to_pylist()
     store = MemoryStore()
-    blz.to_blz(pa.table({"k": range(30), "x": array}), store, page_rows=8, row_group_rows=12)
+    blz.to_blz(
+        pa.table({"k": range(30), "x": array}),
+        store,
+        storage=blz.Storage(page_rows=8, row_group_rows=12),
+    )
     with blz.open(store, "a") as table:
         for place in (4, 9):
             table.update({"x": array[place]}, where=pc.field("k") < place)
@@ -267,7 +274,7 @@ def test_single_rows_of_structs_and_lists_of_one_size_are_those_of_the_array(
 ):
     array = array_of(type_, 60, seed)
     store = MemoryStore()
-    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **layout)
+    blz.to_blz(pa.table({"k": range(60), "x": array}), store, **arguments(**layout))
     with pytest.MonkeyPatch.context() as patch, blz.open(store) as t:
         patch.setattr(nested, "FEW", few)
         found = t.take(rows, ["x", "k"])

@@ -11,6 +11,7 @@ from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.storage.memory import MemoryStore
 from golden import reader
+from support.options import arguments
 
 WORDS = pa.dictionary(pa.int32(), pa.string())
 PAIR = pa.struct([("x", pa.int8())])
@@ -39,7 +40,7 @@ def test_a_dictionary_below_empty_lists_states_no_bytes(tmp_path, request, kind,
     item = {"list of lists": [["x"]], "struct": {"f": ["x"]}, "map": [("k", "x")]}.get(kind, ["x"])
     table = pa.table({"a": pa.array([nothing] * 5 + [item], type_)})
     path = tmp_path / "t.blz"
-    blz.to_blz(table, path, row_group_rows=3)
+    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=3))
     leaf = lines(path)[-1]
     assert leaf["rows"] == [0, 1]
     assert {name: sizes[0] for name, sizes in leaf["streams"].items()} == {
@@ -77,7 +78,7 @@ def restated(store, change):
 def test_verify_tells_of_bytes_that_are_stored_nowhere():
     store = MemoryStore()
     array = pa.array([[]] * 3 + [["x"]], pa.list_(WORDS))
-    blz.to_blz(pa.table({"a": array}), store, row_group_rows=3)
+    blz.to_blz(pa.table({"a": array}), store, storage=blz.Storage(row_group_rows=3))
 
     def change(line):
         if line["rows"] == [0, 1]:
@@ -109,7 +110,7 @@ def coded(kind, rows=40):
 @pytest.mark.parametrize("kind", CODED)
 def test_codes_of_nested_values_have_no_bounds(tmp_path, kind, form):
     path, table = tmp_path / "t.blz", pa.table({"a": coded(kind)})
-    blz.to_blz(table, path, **form)
+    blz.to_blz(table, path, **arguments(**form))
     with blz.open(path, "a") as t:
         t.append(table)
         assert t.verify().is_intact

@@ -42,7 +42,7 @@ CASES = {
 def test_what_pandas_shows_of_a_nested_column_is_appended_as_it_was(case, row_group_rows):
     type_, values = CASES[case]
     table = pa.table({"x": pa.array(values, type_)})
-    blz.to_blz(table, store := MemoryStore(), row_group_rows=row_group_rows)
+    blz.to_blz(table, store := MemoryStore(), storage=blz.Storage(row_group_rows=row_group_rows))
     blz.read_blz(store).to_blz(store, mode="a")
     found = blz.read_table(store)["x"]
     assert found.type == type_
@@ -52,7 +52,7 @@ def test_what_pandas_shows_of_a_nested_column_is_appended_as_it_was(case, row_gr
 def test_integers_of_a_field_become_floats_in_all_rows_or_in_none():
     values = [{"a": 1}, {"a": None}, {"a": 4}]
     table = pa.table({"x": pa.array(values, pa.struct([("a", pa.int64())]))})
-    blz.to_blz(table, store := MemoryStore(), row_group_rows=1)
+    blz.to_blz(table, store := MemoryStore(), storage=blz.Storage(row_group_rows=1))
     frame = blz.read_blz(store)
     assert [type(value["a"]) for value in frame["x"]] == [float, type(None), float]
     frame.to_blz(copy := MemoryStore())

@@ -15,6 +15,7 @@ import blztable as blz
 from blztable.arrow.types import first_missing
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
+from support.options import arguments
 from support.strange_tables import own_tables, pyarrow_tables
 
 FORMS = [
@@ -50,7 +51,7 @@ def for_all(examples: int, strategy: st.SearchStrategy, check: Callable) -> None
 def test_any_table_comes_back_identical(tables, examples):
     def check(table: pa.Table, form: dict, data: st.DataObject) -> None:
         store = MemoryStore()
-        blz.to_blz(table, store, **form)
+        blz.to_blz(table, store, **arguments(**form))
         found = blz.read_table(store)
         found.validate(full=True)
         assert found.schema.equals(table.schema, check_metadata=True)
@@ -73,7 +74,7 @@ def test_every_verb_keeps_the_rows_of_any_table(tables, examples):
         rows, half = rows_of(table), table.num_rows // 2
         keys = list(range(table.num_rows))
         store = MemoryStore()
-        blz.to_blz(table[:half], store, **form)
+        blz.to_blz(table[:half], store, **arguments(**form))
         with blz.open(store, "a") as opened:
             opened.append(table[half:])
             assert rows_of(opened.to_arrow()) == rows

@@ -89,7 +89,7 @@ def test_appended_structs_may_lack_it_or_have_another(value):
         ]
         assert table["s"][:].to_pylist() == wanted
         type_ = pa.struct([("a", value.type), ("b", pa.int32())])
-        table.alter_column("s", type=type_)
+        table.alter_column("s", dtype=type_)
         assert (table["s"].type, table["s"][:].to_pylist()) == (type_, wanted)
         assert table.verify()
 

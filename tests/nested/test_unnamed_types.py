@@ -20,6 +20,7 @@ from blztable.arrow.unnamed import VALUES_NAME
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import array_of, rows_of
+from support.options import arguments
 
 UUIDS = pa.ExtensionArray.from_storage(
     pa.uuid(), pa.array([uuid.UUID(int=7).bytes, None, uuid.UUID(int=9).bytes], pa.binary(16))
@@ -71,7 +72,7 @@ def table_of(array: pa.Array) -> pa.Table:
 def test_arrays_come_back_through_every_read_and_change(name, layout):
     table = table_of(ARRAYS[name])
     rows = table["a"].to_pylist()
-    blz.to_blz(table, store := MemoryStore(), **layout)
+    blz.to_blz(table, store := MemoryStore(), **arguments(**layout))
     with blz.open(store, "a") as opened:
         found = opened.to_arrow()
         found.validate(full=True)
@@ -174,15 +175,15 @@ def test_run_ends_change_their_width_without_a_file_that_is_written(tmp_path):
     blz.to_blz(pa.table({"a": ARRAYS["short runs of text"]}), tmp_path / "t.blz")
     with blz.open(tmp_path / "t.blz", "a") as opened:
         files = sorted(tmp_path.rglob("*.bin"))
-        opened.alter_column("a", type=pa.run_end_encoded(pa.int32(), pa.string()))
+        opened.alter_column("a", dtype=pa.run_end_encoded(pa.int32(), pa.string()))
         assert opened.to_arrow().schema.field("a").metadata == {}
         assert opened.schema.types == [pa.run_end_encoded(pa.int32(), pa.string())]
-        opened.alter_column("a", type=NARROW)
+        opened.alter_column("a", dtype=NARROW)
         assert opened.schema.types == [NARROW]
         assert sorted(tmp_path.rglob("*.bin")) == files
         opened.append({"a": ["plain", "values"]})
         for type_ in (pa.string(), pa.dictionary(pa.int8(), pa.string()), NARROW):
-            opened.alter_column("a", type=type_)
+            opened.alter_column("a", dtype=type_)
             assert opened.schema.types == [type_]
             assert opened["a"][:].to_pylist() == ["a", None, None, "b", "b", "plain", "values"]
 
@@ -203,9 +204,9 @@ def test_values_of_an_extension_type_may_be_coded_or_not():
         other = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1"]))
         with pytest.raises(SchemaError, match=r"arrow\.json cannot be stored as arrow\.uuid"):
             opened.append({"a": other.storage.dictionary_encode().dictionary.cast(pa.json_())})
-        opened.alter_column("a", type=pa.uuid())
+        opened.alter_column("a", dtype=pa.uuid())
         assert opened["a"].type == pa.uuid()
-        opened.alter_column("a", type=CODED.type)
+        opened.alter_column("a", dtype=CODED.type)
         assert opened["a"].type == CODED.type
         assert opened["a"][:].to_pylist() == [*wanted, uuid.UUID(int=7)]
 

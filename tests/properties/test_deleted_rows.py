@@ -16,6 +16,7 @@ from blztable.storage.memory import MemoryStore
 from support.arrow_strategies import arrays, types
 from support.bit_equality import same_table
 from support.nested_arrays import KINDS, array_of
+from support.options import arguments
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 # A share that no row group reaches, and one that each does.
@@ -47,7 +48,7 @@ def twins(data, table):
     }
     stores = MemoryStore("named"), MemoryStore("written again")
     for store in stores:
-        blz.to_blz(table, store, **options)
+        blz.to_blz(table, store, **arguments(**options))
     return [blz.open(store, "a") for store in stores]
 
 
@@ -116,7 +117,7 @@ def compare(data):
                     case "column":
                         one.add_column("c", np.arange(one.nrows))
                     case "type" if one.schema.field("t").type == pa.string():
-                        one.alter_column("t", type="large_string")
+                        one.alter_column("t", dtype="large_string")
                     case "compact":
                         one.compact()
                     case "sort":
@@ -134,7 +135,7 @@ def compare(data):
         kept = named.to_arrow()
         blz.to_blz(kept, Path(folder, "t"), durability="process")
         assert same_table(blz.read_table(Path(folder, "t")), kept)
-        blz.to_blz(table, file, layout="file")
+        blz.to_blz(table, file, storage=blz.Storage(layout="file"))
         with blz.open(file, "a") as one:
             delete(one, pc.field("i").isin([0, 3]), NAMED)
             expected = one.to_arrow()

@@ -213,7 +213,7 @@ def test_the_remedy_that_a_refused_append_names_works(kind):
                 message = str(error)
             altered = re.search(r"alter_column\('x', type=(.*), safe=False\)", message)
             if altered is not None:
-                table.alter_column("x", type=eval(altered[1], {"pa": pa}), safe=False)
+                table.alter_column("x", dtype=eval(altered[1], {"pa": pa}), safe=False)
             if altered is not None or "pass evolve=True" in message:
                 table.append(frame, evolve=altered is None)
                 assert table.nrows == 4

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import same_table
+from support.options import arguments
 
 NUMBERS = (pa.int16(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.timestamp("ns"))
 ITEMS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -53,7 +54,7 @@ def test_few_values_answer_as_plain_ones(table, data):
     opened = []
     for encoding in ("plain", "auto"):
         store = MemoryStore(encoding)
-        blz.to_blz(table, store, encoding=encoding, **cuts)
+        blz.to_blz(table, store, **arguments(encoding=encoding, **cuts))
         opened.append(blz.open(store, "a"))
     plain, encoded = opened
     assert same_table(plain.to_arrow(), table)

@@ -18,6 +18,7 @@ from blztable.storage.memory import MemoryStore
 from support import frame_strategies as own
 from support.bit_equality import assert_same
 from support.object_strategies import INT64, TEXT
+from support.options import arguments
 
 few = settings(
     max_examples=20,
@@ -37,7 +38,9 @@ OPTIONS = st.fixed_dictionaries(
 
 def comes_back(frame, options):
     store = MemoryStore()
-    frame.to_blz(store, **{name: value for name, value in options.items() if value is not None})
+    frame.to_blz(
+        store, **arguments(**{name: value for name, value in options.items() if value is not None})
+    )
     assert_same(blz.read_blz(store), frame)
     with blz.open(store) as table:
         assert table.verify()
@@ -119,7 +122,9 @@ def answers_alike(values, options):
     data = pd.Series(values, dtype=object) if values.dtype == object else values
     frame = pd.DataFrame({"x": data, "k": np.arange(len(values)) % 3})
     store = MemoryStore()
-    frame.to_blz(store, **{name: value for name, value in options.items() if value is not None})
+    frame.to_blz(
+        store, **arguments(**{name: value for name, value in options.items() if value is not None})
+    )
     with blz.open(store) as table, duckdb.connect() as engine:
         engine.register("stored", table.dataset())
         engine.register("frame", frame)
@@ -152,7 +157,9 @@ def test_engines_count_the_missing_values_of_every_dtype_as_pandas_does(values, 
     data = pd.Series(values, dtype=object) if values.dtype == object else values
     frame = pd.DataFrame({"x": data})
     store = MemoryStore()
-    frame.to_blz(store, **{name: value for name, value in options.items() if value is not None})
+    frame.to_blz(
+        store, **arguments(**{name: value for name, value in options.items() if value is not None})
+    )
     is_missing = frame["x"].isna()
     if values.dtype.kind == "c":
         # Only the one that pandas makes of None; other numbers have a part that is one.
@@ -172,8 +179,8 @@ def test_a_table_of_any_dtype_is_copied_through_arrow_and_appended_to_itself(val
     frame = pd.DataFrame({"x": data})
     store, copy = MemoryStore(), MemoryStore()
     options = {name: value for name, value in options.items() if value is not None}
-    frame.to_blz(store, **options)
-    blz.to_blz(blz.read_table(store), copy, **options)
+    frame.to_blz(store, **arguments(**options))
+    blz.to_blz(blz.read_table(store), copy, **arguments(**options))
     assert_same(blz.read_blz(copy), frame)
     with blz.open(store, "a") as table:
         table.append(table)

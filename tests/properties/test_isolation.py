@@ -34,7 +34,7 @@ def store(request, tmp_path):
     }
     store = stores[request.param]()
     days = {"day": [1, 1, 2, 2, 5, 5], "n": [0, 1, 2, 3, 4, 5]}
-    blz.to_blz(days, store, row_group_rows=2, durability="process")
+    blz.to_blz(days, store, storage=blz.Storage(row_group_rows=2), durability="process")
     yield store
     store.close()
 
@@ -136,7 +136,7 @@ def test_what_was_joined_and_what_versions_are_gone_does_not_matter(store):
     """The head of the newest version tells; no version between is read."""
 
     def theirs(t):
-        t.set_retention(versions=1)
+        t.configure(keep_versions=1)
         t.append({"day": [5], "n": [6]})
         t.append({"day": [5], "n": [7]})
         day_5_again(t, 10)
@@ -175,8 +175,8 @@ def test_rows_in_another_type_and_back_may_have_other_values():
     blz.to_blz({"x": [1.5, 3.0]}, store, durability="process")
 
     def theirs(t):
-        t.alter_column("x", type="int64", safe=False)
-        t.alter_column("x", type="double")
+        t.alter_column("x", dtype="int64", safe=False)
+        t.alter_column("x", dtype="double")
 
     with beside(store, theirs) as t, pytest.raises(ConflictError, match="looked for"):
         looked(t, [("x", "==", 1)])
@@ -259,7 +259,7 @@ def test_a_head_with_a_false_record_of_changes_is_refused(changed):
 
 def _three_groups():
     store = MemoryStore()
-    blz.to_blz({"n": range(6)}, store, row_group_rows=2, durability="process")
+    blz.to_blz({"n": range(6)}, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return store
 
 
@@ -385,10 +385,10 @@ def test_rows_are_sorted_again(store):
 
 
 def test_settings_are_made_again(store):
-    with beside(store, lambda t: t.set_retention(versions=5)) as t:
-        t.set_retention(versions=7)
-    with beside(store, lambda t: t.set_row_group_rows(5)) as t:
-        t.set_row_group_rows(7)
+    with beside(store, lambda t: t.configure(keep_versions=5)) as t:
+        t.configure(keep_versions=7)
+    with beside(store, lambda t: t.configure(storage=blz.Storage(row_group_rows=5))) as t:
+        t.configure(storage=blz.Storage(row_group_rows=7))
     properties = blz.open(store)._snapshot.version.head.properties
     assert (properties["keep_versions"], properties["row_group_rows"]) == (7, 7)
 
@@ -424,7 +424,7 @@ def test_the_number_of_retries_is_checked(store, retries):
 
 def keyed_store(columns):
     store = MemoryStore()
-    blz.to_blz(columns, store, row_group_rows=64, durability="process")
+    blz.to_blz(columns, store, storage=blz.Storage(row_group_rows=64), durability="process")
     return store
 
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.query import expressions
 from blztable.engine.query.pruning import Pruner
+from support.options import arguments
 from support.random_conditions import known_of
 
 NAN, INF = math.nan, math.inf
@@ -259,7 +260,7 @@ def places(tmp_path_factory):
 def stored(place, table, row_group_rows=4):
     target, options = place()
     options |= {"row_group_rows": row_group_rows, "page_rows": 8, "durability": "process"}
-    blz.to_blz(table, target, mode="w", **options)
+    blz.to_blz(table, target, **arguments(mode="w", **options))
     return blz.open(target, "a")
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 FLOATS = ["f2", "f4", "f8"]
 OPTIONS = st.fixed_dictionaries(
@@ -113,7 +114,7 @@ def check(table, model):
 @given(frames(), OPTIONS, st.lists(st.sampled_from(VERBS), max_size=4), st.data())
 def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, data):
     store, model = MemoryStore(), frame
-    blz.to_blz(frame, store, **options)
+    blz.to_blz(frame, store, **arguments(**options))
     with blz.open(store, "a") as table:
         check(table, model)
         for verb in verbs:
@@ -125,7 +126,7 @@ def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, d
 @given(frames(dtypes=["f4", "f8"]), OPTIONS)
 def test_sql_over_a_table_answers_what_it_answers_over_the_frame(frame, options):
     store = MemoryStore()
-    blz.to_blz(frame.replace([np.inf, -np.inf], 1e3), store, **options)
+    blz.to_blz(frame.replace([np.inf, -np.inf], 1e3), store, **arguments(**options))
     with blz.open(store) as table, duckdb.connect() as engine:
         engine.register("stored", table.dataset())
         engine.register("frame", frame.replace([np.inf, -np.inf], 1e3))
@@ -155,7 +156,7 @@ def test_polars_counts_them():
 @given(st.lists(st.tuples(st.booleans(), frames(dtypes=["f8"])), min_size=1, max_size=4), OPTIONS)
 def test_frames_and_arrow_data_stay_as_they_came(parts, options):
     store, wanted = MemoryStore(), []
-    blz.to_blz(frames_of_none(), store, **options)
+    blz.to_blz(frames_of_none(), store, **arguments(**options))
     with blz.open(store, "a") as table:
         for is_arrow, frame in parts:
             array = pa.array(frame["f8"].to_numpy())
@@ -178,7 +179,7 @@ def frames_of_none():
 def test_a_table_remembers_what_nan_is(keep):
     frame, store = pd.DataFrame({"x": [1.5, np.nan]}), MemoryStore()
     nan = "nan" if keep is False else "None"
-    blz.to_blz(frame, store, nan_as_null=keep)
+    blz.to_blz(frame, store, storage=blz.Storage(nan_as_null=keep))
     blz.to_blz(frame, store, mode="a")
     with blz.open(store, "a") as table:
         table.append(frame)
@@ -188,7 +189,7 @@ def test_a_table_remembers_what_nan_is(keep):
         assert str(table["x"][:].to_pylist()) == f"[{', '.join(['1.5', nan] * 5)}]"
         table.update({"x": np.nan})
         assert str(table["x"][:].to_pylist()) == f"[{', '.join([nan] * 10)}]"
-        table.append(frame, nan_as_null=keep is False)
+        table.append(frame, storage=blz.Storage(nan_as_null=keep is False))
         assert str(table["x"][10:].to_pylist()) == f"[1.5, {'None' if keep is False else 'nan'}]"
         pd.testing.assert_frame_equal(table.to_pandas().tail(2).reset_index(drop=True), frame)
 
@@ -210,11 +211,13 @@ def test_a_column_that_is_not_null_names_the_option():
     with blz.open(store, "a") as table:
         with pytest.raises(blz.SchemaError, match="nan_as_null=False"):
             table.append(pd.DataFrame({"x": [np.nan]}))
-        table.append(pd.DataFrame({"x": [np.nan]}), nan_as_null=False)
+        table.append(pd.DataFrame({"x": [np.nan]}), storage=blz.Storage(nan_as_null=False))
         assert str(table["x"][:].to_pylist()) == "[nan]"
 
 
 @pytest.mark.parametrize("wrong", ["yes", 1, 0.5, []])
 def test_the_option_is_true_or_false(wrong):
     with pytest.raises(ValueError, match="nan_as_null must be True, False or None"):
-        blz.to_blz(pd.DataFrame({"x": [1.5]}), MemoryStore(), nan_as_null=wrong)
+        blz.to_blz(
+            pd.DataFrame({"x": [1.5]}), MemoryStore(), storage=blz.Storage(nan_as_null=wrong)
+        )

@@ -26,17 +26,18 @@ from blztable.arrow.types import nulls
 from blztable.engine.change import rows as row_changes
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.version import versions
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import ConflictError
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
+from blztable.table.transaction import Transaction
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.nested_arrays import array_of
 from support.operations import once_only
+from support.options import Tiny, tiny
 from support.stores import FileInMemory, Hooked, entries, files_named
 
 KEPT = 10
@@ -327,7 +328,7 @@ def alter_column(draw, model: Model) -> Change:
     # A view has the bytes of the large type.
     keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
     relies = defaults([name]) | (COLUMNS if keeps else ROWS)
-    return Change(lambda t: t.alter_column(name, type=new_type, **once_only(t)), rebase, relies)
+    return Change(lambda t: t.alter_column(name, dtype=new_type, **once_only(t)), rebase, relies)
 
 
 def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
@@ -639,13 +640,16 @@ def change(draw, model: Model) -> Change:
     return draw(st.sampled_from(kinds))(draw, model)
 
 
-class Tiny(CTable):
+class TinyTable(CTable):
     """A table that cuts its streams into chunks of a few rows, and may have other options."""
 
     others: Mapping[str, str] = {}
 
-    def _options(self, snapshot: Snapshot | None = None) -> WriteOptions:
-        return replace(super()._options(snapshot), chunk_bytes=64, **self.others)
+    def _begun(self, commit_id: str | None, snapshot: Snapshot | None = None) -> Transaction:
+        tx = super()._begun(commit_id, snapshot)
+        kept = tx._change_set.storage.given() | self.others
+        tx._change_set.storage = Tiny(**kept, chunk_bytes=64)
+        return tx
 
 
 class Stop(Exception):
@@ -683,7 +687,7 @@ class Machine(RuleBasedStateMachine):
         rows = data.draw(st.integers(0, 30))
         given = {n: values(data.draw, t, rows) for n, t in zip(NAMES, types, strict=False)}
         table = pa.table(given)
-        options = WriteOptions(
+        options = tiny(
             row_group_rows=data.draw(st.sampled_from([16, 40])),
             # Columns with pages of their own are in no bundle.
             page_rows=data.draw(
@@ -691,7 +695,6 @@ class Machine(RuleBasedStateMachine):
                     [8, None, dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), 8)]
                 )
             ),
-            durability="process",
             encoding=dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), "plain"),
         )
         contents = Contents(table.schema, [(table, rows)] if rows else [])
@@ -702,11 +705,11 @@ class Machine(RuleBasedStateMachine):
         self.handles = [self.opened(), self.opened()]
         self.ids = count()
 
-    def opened(self, version=None, store=None) -> Tiny:
+    def opened(self, version=None, store=None) -> TinyTable:
         store = store or self.store
         snapshot = Snapshot(*versions.pin(store, version))
         # The model foretells each conflict; a verb would be made again.
-        return Tiny(snapshot, writable=True, durability="process", retries=0)
+        return TinyTable(snapshot, writable=True, durability="process", retries=0)
 
     @property
     def newest(self) -> int:

@@ -10,6 +10,7 @@ import blztable as blz
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 from support.object_strategies import kinds, mixes, objects, same
+from support.options import arguments
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 OPTIONS = [{"row_group_rows": 4}, {"encoding": "plain", "page_rows": 8}, {"object": "json"}]
@@ -29,7 +30,7 @@ def test_objects_are_what_they_were_after_every_verb(data, options):
     values = [data.draw(of), *data.draw(st.lists(of | st.none(), max_size=5))]
     assume(not mixes(values))
     store, choice = MemoryStore(), options.get("object", "infer")
-    blz.to_blz(frame_of(values, 0), store, **options)
+    blz.to_blz(frame_of(values, 0), store, **arguments(**options))
     model = list(enumerate(values))
 
     def check(table):
@@ -44,7 +45,7 @@ def test_objects_are_what_they_were_after_every_verb(data, options):
             match data.draw(st.sampled_from(["append", "arrow", "update", "delete", "compact"])):
                 case "append":
                     more = data.draw(st.lists(st.sampled_from(values) | st.none(), max_size=4))
-                    table.append(frame_of(more, first), object=choice)
+                    table.append(frame_of(more, first), storage=blz.Storage(objects=choice))
                     model += enumerate(more, first)
                 case "arrow":
                     table.append(table.to_arrow().slice(0, 2))
@@ -91,7 +92,7 @@ def test_objects_of_another_kind_are_refused_and_nothing_is_appended(first, more
 
 def test_json_takes_what_any_source_brings():
     store = MemoryStore()
-    frame_of(["a", 1], 0).to_blz(store, object="json")
+    frame_of(["a", 1], 0).to_blz(store, storage=blz.Storage(objects="json"))
     with blz.open(store, "a") as table:
         table.append(pd.DataFrame({"key": [2, 3], "x": ["text", None]}))
         table.append(pd.DataFrame({"key": [4], "x": pd.to_datetime(["2020-01-02"]).as_unit("ns")}))
@@ -108,7 +109,9 @@ def test_json_takes_what_any_source_brings():
 @pytest.mark.parametrize("values", [["a", 1], [{1}, {2}], [(1, "a")], [{"a": 1}, {}]], ids=str)
 def test_objects_stay_objects_on_their_way_through_arrow(values):
     store, other = MemoryStore(), MemoryStore()
-    frame_of(values, 0).to_blz(store, object="json" if "a" in values else "infer")
+    frame_of(values, 0).to_blz(
+        store, storage=blz.Storage(objects="json" if "a" in values else "infer")
+    )
     with blz.open(store) as table:
         blz.to_blz(table.to_arrow(), other)
         with blz.open(other, "a") as again:
@@ -120,7 +123,7 @@ def test_objects_stay_objects_on_their_way_through_arrow(values):
 def test_text_that_was_json_stays_text():
     """Arrow data keep the metadata of a column that users replaced."""
     store = MemoryStore()
-    frame_of(["a", 1], 0).to_blz(store, object="json")
+    frame_of(["a", 1], 0).to_blz(store, storage=blz.Storage(objects="json"))
     arrow = blz.read_table(store).set_column(1, "x", pa.array(["{", "x"]))
     blz.to_blz(arrow, store)
     assert blz.read_blz(store)["x"].tolist() == ["{", "x"]
@@ -137,7 +140,7 @@ def test_a_column_of_json_takes_mixed_values_from_every_verb():
     store = MemoryStore()
     blz.to_blz({"key": [0, 1]}, store)
     with blz.open(store, "a") as table:
-        table.add_column("x", MIXED, object="json", default=b"default")
+        table.add_column("x", MIXED, default=b"default", storage=blz.Storage(objects="json"))
         table.update({"x": MIXED})
         table.append({"key": [2]})
         with table.appender() as a:

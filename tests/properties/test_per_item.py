@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import same_table
+from support.options import arguments
 
 TYPES = (pa.string(), pa.large_string(), pa.binary(), pa.string_view(), pa.binary_view())
 TEXTS = st.none() | st.sampled_from(["", "a", "é", "𝄞"]) | st.text(max_size=40)
@@ -61,7 +62,7 @@ def test_items_in_chunks_answer_as_packed_ones(data):
     opened = []
     for packing in ("packed", "per_item"):
         store = MemoryStore(packing)
-        blz.to_blz(table, store, packing=packing, **cuts)
+        blz.to_blz(table, store, **arguments(packing=packing, **cuts))
         opened.append(blz.open(store, "a"))
 
     def check():
@@ -102,7 +103,7 @@ def test_items_in_chunks_answer_as_packed_ones(data):
     with tempfile.TemporaryDirectory() as folder:
         source, file = Path(folder, "t.blz"), Path(folder, "one.blz")
         kept = opened[1].to_arrow()
-        blz.to_blz(kept, source, packing="per_item", durability="process", **cuts)
+        blz.to_blz(kept, source, **arguments(packing="per_item", durability="process", **cuts))
         blz.pack(source, file)
         with blz.open(file) as one:
             assert same_table(one.to_arrow(), kept)

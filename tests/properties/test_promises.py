@@ -14,6 +14,7 @@ import blztable as blz
 from blztable.storage.memory import MemoryStore
 from support import nested_arrays, samples
 from support.bit_equality import bits
+from support.options import arguments
 
 INT, TEXT, FLOAT = pa.int64(), pa.string(), pa.float64()
 POINT = pa.struct([pa.field("x", INT, nullable=False)])
@@ -52,7 +53,7 @@ def lying(rows: int, first: int = 0) -> pa.Table:
 
 def table(data, **options) -> blz.CTable:
     store = MemoryStore()
-    blz.to_blz(data, store, durability="process", **options)
+    blz.to_blz(data, store, **arguments(durability="process", **options))
     return blz.open(store, "a", durability="process")
 
 

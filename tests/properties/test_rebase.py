@@ -252,7 +252,7 @@ def test_a_replacement_that_another_process_did_meanwhile_is_not_made_again(stor
 
 def test_a_writer_that_slept_while_others_committed_and_vacuumed_loses_and_doubles_nothing(store):
     with opened(store) as table:
-        table.set_retention(versions=1)
+        table.configure(keep_versions=1)
     days = range(20, 40)
 
     def others():
@@ -281,7 +281,7 @@ def test_a_writer_that_slept_while_others_committed_and_vacuumed_loses_and_doubl
 
 def test_a_sleeper_whose_rows_were_replaced_and_vacuumed_conflicts_and_is_gone(store):
     with opened(store) as table:
-        table.set_retention(versions=1)
+        table.configure(keep_versions=1)
 
     def others():
         blz.to_blz(more("theirs"), store, durability="process")

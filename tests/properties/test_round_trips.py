@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.version.versions import pin
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import SchemaError, TableNotFoundError
 from blztable.format.checksum import BY_NAME
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
@@ -22,6 +21,7 @@ from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits, same, same_table
 from support.nested_arrays import TOO_DEEP
+from support.options import tiny
 
 quick = settings(
     max_examples=10,
@@ -42,7 +42,7 @@ def stored(table, rows=None, **options):
     """Return a store with the table."""
     store = MemoryStore()
     contents = Contents(table.schema, [(table, table.num_rows if rows is None else rows)])
-    _, pinned = create(store, contents, WriteOptions(**options), replace_existing=True)
+    _, pinned = create(store, contents, tiny(**options), replace_existing=True)
     pinned.close()
     return store
 
@@ -323,7 +323,7 @@ def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_written(type_):
     table = pa.table({"good": pa.array([], pa.int8()), "bad one": no_rows})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table.schema, [(table, 0)]), WriteOptions(), replace_existing=True)
+        create(store, Contents(table.schema, [(table, 0)]), blz.Storage(), replace_existing=True)
     assert store.list_names("") == []
     with pytest.raises(TableNotFoundError):
         blz.read_table(store)
@@ -363,7 +363,7 @@ def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
     table = pa.table({"good": [1, 2], "bad one": make()})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table.schema, [(table, 2)]), WriteOptions(), replace_existing=True)
+        create(store, Contents(table.schema, [(table, 2)]), blz.Storage(), replace_existing=True)
     assert store.list_names("meta/manifest") == []
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 KEPT = {"f2": 2, "f4": 3, "f8": 4}
 TYPES = {"f2": pa.float16(), "f4": pa.float32(), "f8": pa.float64()}
@@ -121,7 +122,7 @@ def text(table):
 )
 def test_every_verb_keeps_as_many_digits(table, verbs, options, data):
     store, model = MemoryStore(), with_digits(table)
-    blz.to_blz(table, store, truncate=KEPT, **options)
+    blz.to_blz(table, store, **arguments(truncate=KEPT, **options))
     with blz.open(store, "a") as opened:
         for verb in verbs:
             model = changed(data.draw, verb, opened, model)
@@ -137,8 +138,15 @@ def test_every_verb_keeps_as_many_digits(table, verbs, options, data):
 def test_frames_have_the_missing_values_that_they_have_without(table, nan_as_null):
     frame = table.select(["f4", "f8"]).to_pandas()
     whole, store = MemoryStore(), MemoryStore()
-    blz.to_blz(frame, whole, nan_as_null=nan_as_null)
-    blz.to_blz(frame, store, nan_as_null=nan_as_null, truncate={"f4": 3, "f8": 4})
+    blz.to_blz(frame, whole, storage=blz.Storage(nan_as_null=nan_as_null))
+    blz.to_blz(
+        frame,
+        store,
+        storage=blz.Storage(
+            nan_as_null=nan_as_null,
+            columns={"f4": blz.Storage(digits=3), "f8": blz.Storage(digits=4)},
+        ),
+    )
     assert text(blz.read_table(store)) == text(with_digits(blz.read_table(whole)))
     assert blz.read_blz(store).dtypes.equals(frame.dtypes)
 
@@ -148,7 +156,7 @@ def test_frames_have_the_missing_values_that_they_have_without(table, nan_as_nul
 def test_rows_are_sorted_by_the_digits_that_are_kept(table, is_stream):
     store = MemoryStore()
     data = iter([table, table.slice(1)]) if is_stream else table
-    blz.to_blz(data, store, truncate=KEPT, sort_by=["f4", "key"])
+    blz.to_blz(data, store, **arguments(truncate=KEPT, sort_by=["f4", "key"]))
     found = blz.read_table(store)
     order = pc.sort_indices(found, [("f4", "ascending"), ("key", "ascending")])
     assert text(found) == text(found.take(order))
@@ -157,13 +165,19 @@ def test_rows_are_sorted_by_the_digits_that_are_kept(table, is_stream):
 def test_rows_with_equal_digits_are_sorted_by_the_next_column():
     store = MemoryStore()
     data = {"a": [1.50001, 1.50002, 1.50003], "key": [3, 2, 1]}
-    blz.to_blz(data, store, truncate={"a": 3}, sort_by=["a", "key"])
+    blz.to_blz(
+        data, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}), sort_by=["a", "key"]
+    )
     assert blz.read_table(store).to_pydict() == {"a": [1.5] * 3, "key": [1, 2, 3]}
 
 
 def test_other_columns_keep_all_digits():
     store = MemoryStore()
-    blz.to_blz({"a": [1 / 3], "b": [1 / 3]}, store, truncate={"a": 3})
+    blz.to_blz(
+        {"a": [1 / 3], "b": [1 / 3]},
+        store,
+        storage=blz.Storage(columns={"a": blz.Storage(digits=3)}),
+    )
     with blz.open(store) as table:
         assert table.to_arrow().to_pylist() == [{"a": 341 / 1024, "b": 1 / 3}]
         assert (table["a"].digits, table["b"].digits) == (3, None)
@@ -174,7 +188,7 @@ def test_other_columns_keep_all_digits():
 
 def test_a_renamed_or_restored_column_keeps_as_many_digits():
     store = MemoryStore()
-    blz.to_blz({"a": [1.5]}, store, truncate={"a": 3})
+    blz.to_blz({"a": [1.5]}, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}))
     with blz.open(store, "a") as table:
         table.rename_columns({"a": "b"})
         table.append({"b": [1 / 3]})
@@ -189,10 +203,10 @@ def test_a_new_column_may_keep_fewer_digits():
     store = MemoryStore()
     blz.to_blz({"a": [1 / 3]}, store)
     with blz.open(store, "a") as table:
-        table.add_column("b", [1 / 3], truncate=3, default=2 / 3)
-        table.add_column("c", pc.field("a") * 2, truncate=1)
+        table.add_column("b", [1 / 3], default=2 / 3, storage=blz.Storage(digits=3))
+        table.add_column("c", pc.field("a") * 2, storage=blz.Storage(digits=1))
         with table.transaction() as tx:
-            tx.add_column("d", 1 / 3, truncate=2)
+            tx.add_column("d", 1 / 3, storage=blz.Storage(digits=2))
         table.append({"a": [1 / 3]})
         assert table.digits == {"b": 3, "c": 1, "d": 2}
         assert table.to_arrow().to_pylist() == [
@@ -200,12 +214,16 @@ def test_a_new_column_may_keep_fewer_digits():
             {"a": 1 / 3, "b": 683 / 1024, "c": None, "d": None},
         ]
         with pytest.raises(blz.SchemaError, match="column 'e': truncate keeps digits of floats"):
-            table.add_column("e", [1, 2], truncate=3)
+            table.add_column("e", [1, 2], storage=blz.Storage(digits=3))
 
 
 def test_a_column_that_becomes_wider_keeps_as_many_digits():
     store = MemoryStore()
-    blz.to_blz({"a": np.array([1 / 3], "f4")}, store, truncate={"a": 3})
+    blz.to_blz(
+        {"a": np.array([1 / 3], "f4")},
+        store,
+        storage=blz.Storage(columns={"a": blz.Storage(digits=3)}),
+    )
     with blz.open(store, "a") as table:
         table.append({"a": np.array([1 / 3])}, evolve=True)
         assert table.schema.types == [pa.float64()]
@@ -213,14 +231,18 @@ def test_a_column_that_becomes_wider_keeps_as_many_digits():
 
 
 def test_an_empty_table_has_the_setting():
-    with blz.create(MemoryStore(), {"a": pa.float32()}, truncate={"a": np.int64(2)}) as table:
+    with blz.create(
+        MemoryStore(),
+        {"a": pa.float32()},
+        storage=blz.Storage(columns={"a": blz.Storage(digits=np.int64(2))}),
+    ) as table:
         table.append({"a": np.array([1 / 3], "f4")})
         assert table["a"][:].to_pylist() == [43 / 128]
 
 
 def test_a_table_made_of_the_arrow_data_of_another_has_its_setting():
     store, copy = MemoryStore(), MemoryStore()
-    blz.to_blz({"a": [1 / 3]}, store, truncate={"a": 3})
+    blz.to_blz({"a": [1 / 3]}, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}))
     blz.to_blz(blz.read_table(store), copy)
     with blz.open(copy) as table:
         assert table.digits == {"a": 3}
@@ -240,15 +262,32 @@ def test_foreign_metadata_that_are_no_number_of_digits_mean_nothing(text):
 def test_an_append_cannot_change_the_setting():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.blz"
-        blz.to_blz({"a": [1 / 3]}, path, mode="a", truncate={"a": 3})
-        blz.to_blz({"a": [1 / 3]}, path, mode="a", truncate={"a": 3})
+        blz.to_blz(
+            {"a": [1 / 3]},
+            path,
+            mode="a",
+            storage=blz.Storage(columns={"a": blz.Storage(digits=3)}),
+        )
+        blz.to_blz(
+            {"a": [1 / 3]},
+            path,
+            mode="a",
+            storage=blz.Storage(columns={"a": blz.Storage(digits=3)}),
+        )
         blz.to_blz({"a": [1 / 3]}, path, mode="a")
         with pytest.raises(
             blz.SchemaError, match="column 'a': truncate is 2, but the table keeps 3"
         ):
-            blz.to_blz({"a": [1 / 3]}, path, mode="a", truncate={"a": 2})
+            blz.to_blz(
+                {"a": [1 / 3]},
+                path,
+                mode="a",
+                storage=blz.Storage(columns={"a": blz.Storage(digits=2)}),
+            )
         assert blz.read_table(path)["a"].to_pylist() == [341 / 1024] * 3
-        pd.DataFrame({"a": [1 / 3]}).to_blz(path, truncate={"a": 2})
+        pd.DataFrame({"a": [1 / 3]}).to_blz(
+            path, storage=blz.Storage(columns={"a": blz.Storage(digits=2)})
+        )
         assert blz.read_table(path)["a"].to_pylist() == [43 / 128]
 
 
@@ -271,9 +310,9 @@ def test_an_append_cannot_change_the_setting():
 def test_a_wrong_setting_is_refused_before_anything_is_written(truncate, error, message):
     store = MemoryStore()
     with pytest.raises(error, match=message):
-        blz.to_blz({"a": [1.5], "n": [1]}, store, truncate=truncate)
+        blz.to_blz({"a": [1.5], "n": [1]}, store, **arguments(truncate=truncate))
     with pytest.raises(error, match=message):
-        blz.create(store, {"a": pa.float64(), "n": pa.int64()}, truncate=truncate)
+        blz.create(store, {"a": pa.float64(), "n": pa.int64()}, **arguments(truncate=truncate))
     with pytest.raises(blz.TableNotFoundError):
         blz.open(store)
 
@@ -283,7 +322,7 @@ def test_a_truncated_column_takes_fewer_bytes():
     sizes = {}
     for digits in (None, 7, 5, 3):
         store = MemoryStore()
-        blz.to_blz({"a": numbers}, store, truncate=digits and {"a": digits})
+        blz.to_blz({"a": numbers}, store, **arguments(truncate=digits and {"a": digits}))
         with blz.open(store) as table:
             sizes[digits] = table.cbytes
     assert sizes[7] < sizes[None] / 2

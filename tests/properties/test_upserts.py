@@ -65,7 +65,9 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
     store = new_store()
     # Keys may be there several times: all their rows are updated.
     model = data.draw(rows(data.draw(st.lists(KEYS, max_size=40))))
-    blz.to_blz(table(model), store, row_group_rows=data.draw(st.sampled_from([8, 64])))
+    blz.to_blz(
+        table(model), store, storage=blz.Storage(row_group_rows=data.draw(st.sampled_from([8, 64])))
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_changes, "LEAST_SHARE", share)
         patch.setattr(row_changes, "MOST_DELETED", data.draw(st.sampled_from([2, 1 << 14])))
@@ -106,7 +108,7 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
 def test_upserts_of_two_handles_and_in_transactions_are_made_one_after_the_other(data):
     store, keys = MemoryStore(), list(range(30))
     model = data.draw(rows(keys))
-    blz.to_blz(table(model), store, row_group_rows=10)
+    blz.to_blz(table(model), store, storage=blz.Storage(row_group_rows=10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_changes, "LEAST_SHARE", data.draw(st.sampled_from([1, 5])))
         handles = blz.open(store, "a"), blz.open(store, "a")

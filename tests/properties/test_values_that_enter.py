@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 UTC = datetime.UTC
 ZONES = [None, "UTC", "Etc/UTC", "+00:00", "Asia/Tokyo", "America/New_York"]
@@ -303,7 +304,7 @@ def test_values_enter_exactly_or_not_at_all(data):
     with tempfile.TemporaryDirectory() as folder:
         place = MemoryStore("t") if layout is None else Path(folder, "t.blz")
         more = {} if layout is None else {"layout": layout}
-        blz.to_blz(table, place, durability="process", **more)
+        blz.to_blz(table, place, **arguments(durability="process", **more))
         try:
             before, after = enter(verb, place, old, keys, given_, evolve, in_transaction)
         except Refused:

@@ -122,7 +122,7 @@ def test_a_descriptor_in_a_cycle_is_closed_too():
 def test_alarms_at_any_time_of_reads_and_commits_leave_no_descriptor(tmp_path, alarms):
     path, chance, rung = tmp_path / "t.blz", random.Random(11), 0
     table = pa.table({f"c{number}": range(200) for number in range(6)})
-    blz.to_blz(table, path, row_group_rows=50, durability="process")
+    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=50), durability="process")
 
     def commit():
         with blz.open(path, "a", durability="process") as t:

@@ -20,7 +20,7 @@ def array(path):
 
 
 def table(path):
-    blz.to_blz({"n": [*range(9)]}, path, layout="file")
+    blz.to_blz({"n": [*range(9)]}, path, storage=blz.Storage(layout="file"))
 
 
 def change_array(path):

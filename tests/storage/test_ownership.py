@@ -92,7 +92,12 @@ def test_a_change_of_a_table_belongs_to_the_owner_of_the_table(
     tmp_path, umask, layout, change, mode
 ):
     path = tmp_path / "t.blz"
-    blz.to_blz(pa.table(ROWS), path, layout=layout, durability="process", row_group_rows=100)
+    blz.to_blz(
+        pa.table(ROWS),
+        path,
+        storage=blz.Storage(layout=layout, row_group_rows=100),
+        durability="process",
+    )
     give(path, mode)
     with blz.open(path, "a", durability="process") as t:
         CHANGES[change](t)
@@ -102,16 +107,18 @@ def test_a_change_of_a_table_belongs_to_the_owner_of_the_table(
 @pytest.mark.parametrize("layout", ["directory", "file"])
 def test_a_replacement_of_a_table_belongs_to_the_owner_of_the_table(tmp_path, umask, layout):
     path = tmp_path / "t.blz"
-    blz.to_blz(pa.table(ROWS), path, layout=layout)
+    blz.to_blz(pa.table(ROWS), path, storage=blz.Storage(layout=layout))
     give(path, 0o600)
     blz.to_blz({"other": [1]}, path)
-    blz.to_blz(pa.table(ROWS), path, packing="per_item", page_rows=8)
+    blz.to_blz(pa.table(ROWS), path, storage=blz.Storage(packing="per_item", page_rows=8))
     check(path, 0o600)
 
 
 def test_a_rewritten_file_of_a_table_belongs_to_its_owner(tmp_path, umask):
     path = tmp_path / "t.blz"
-    blz.to_blz({"x": np.random.default_rng(1).random(30_000)}, path, layout="file")
+    blz.to_blz(
+        {"x": np.random.default_rng(1).random(30_000)}, path, storage=blz.Storage(layout="file")
+    )
     give(path, 0o640)
     inode = path.stat().st_ino
     with blz.open(path, "a") as t:
@@ -187,7 +194,7 @@ def test_what_is_new_belongs_to_its_writer_with_the_permissions_of_the_umask(tmp
     if kind == "array":
         blz.SuperChunk.create(path, dtype="i8", shape=(0,), chunk_shape=(10,)).close()
     else:
-        blz.to_blz({"a": [1]}, path, layout=kind)
+        blz.to_blz({"a": [1]}, path, storage=blz.Storage(layout=kind))
     found = path.stat()
     allowed = 0o777 if kind == "directory" else 0o666
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.getuid(), allowed & ~umask)

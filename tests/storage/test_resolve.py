@@ -16,6 +16,6 @@ def test_what_is_neither_file_nor_directory_is_called_so(tmp_path):
     link = tmp_path / "link.blz"
     link.symlink_to(tmp_path / "nothing")
     with pytest.raises(blz.TableExistsError, match="is a symbolic link to nothing"):
-        blz.to_blz({"a": [1]}, link, layout="file")
+        blz.to_blz({"a": [1]}, link, storage=blz.Storage(layout="file"))
     with pytest.raises(blz.TableExistsError, match="is no regular file"):
-        blz.to_blz({"a": [1]}, "/dev/null", layout="file")
+        blz.to_blz({"a": [1]}, "/dev/null", storage=blz.Storage(layout="file"))

@@ -13,6 +13,7 @@ import sys
 import textwrap
 
 import blztable as blz
+from support.options import arguments
 
 SECONDS = 60
 WAYS = ("table", "frame", "rows", "taken")
@@ -107,5 +108,5 @@ def assert_read(path, column="x", rows=(0, 8)):
 def make(path, table, **options):
     """Make a table of one row group in pages of 8 rows, with plain values, to be edited."""
     plain = {"page_rows": 8, "durability": "process", "encoding": "plain"}
-    blz.to_blz(table, path, **{**plain, **options})
+    blz.to_blz(table, path, **arguments(**{**plain, **options}))
     return path

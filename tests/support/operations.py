@@ -11,7 +11,6 @@ import pyarrow as pa
 import blztable as blz
 from blztable.engine.change.compact import merge_after
 from blztable.engine.version import versions
-from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 from support.stores import Hooked, once, tree
@@ -212,7 +211,7 @@ def resized(model, rows):
 
 def merge(table, who):
     """Return the model after the merge that may follow an append."""
-    made = merge_after(table._snapshot.version, WriteOptions(row_group_rows=4))
+    made = merge_after(table._snapshot.version, blz.Storage(row_group_rows=4), is_durable=True)
     if made is None:
         raise Dropped
     made[1].close()
@@ -279,7 +278,7 @@ OPERATIONS = {
         lambda m, who: dropped(m, "text"),
     ),
     "alter": Operation(
-        lambda t, who: t.alter_column("x", type="double"),
+        lambda t, who: t.alter_column("x", dtype="double"),
         lambda m, who: replace(m, columns=m.columns | {"x": list(m.columns["x"])}),
     ),
     "alter nulls": Operation(
@@ -316,7 +315,10 @@ OPERATIONS = {
     "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
     "replace": Operation(
         lambda t, who: blz.to_blz(
-            more(who), t._snapshot.version.store, attrs={"by": who}, durability="process"
+            more(who),
+            t._snapshot.version.store,
+            storage=blz.Storage(attrs={"by": who}),
+            durability="process",
         ),
         lambda m, who: Model(listed(more(who)), {"by": who}, m.keep),
     ),
@@ -340,8 +342,8 @@ OPERATIONS = {
         lambda t, who: t["text"].vlmeta.__setitem__("by", who.encode()),
         lambda m, who: with_layer(m, "text", who),
     ),
-    "set_retention": Operation(
-        lambda t, who: t.set_retention(versions=SEEDS[who], bytes=1 << 40),
+    "configure": Operation(
+        lambda t, who: t.configure(keep_versions=SEEDS[who], keep_bytes=1 << 40),
         lambda m, who: replace(m, keep=SEEDS[who]),
     ),
     "tag": Operation(lambda t, who: t.tags.update({"last": 2, who: 2})),
@@ -349,8 +351,16 @@ OPERATIONS = {
 
 
 def written(store):
-    blz.to_blz(FIRST, store, attrs={"a": 1}, row_group_rows=3, durability="process")
-    blz.to_blz(numbered(8, ROWS), store, mode="a", row_group_rows=1, durability="process")
+    blz.to_blz(
+        FIRST, store, storage=blz.Storage(attrs={"a": 1}, row_group_rows=3), durability="process"
+    )
+    blz.to_blz(
+        numbered(8, ROWS),
+        store,
+        mode="a",
+        storage=blz.Storage(row_group_rows=1),
+        durability="process",
+    )
 
 
 @cache
@@ -460,6 +470,6 @@ CONFLICTS = {
     "attrs b": {"attrs b"},
     "vlmeta": {"vlmeta"},
     "vlmeta of text": {"vlmeta of text", "drop", "replace"},
-    "set_retention": {"set_retention"},
+    "configure": {"configure"},
     "tag": {"tag"},
 }

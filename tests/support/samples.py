@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 import blztable as blz
 from blztable.engine.change.creation import Contents, create
-from blztable.engine.write.options import WriteOptions
 from blztable.storage.resolve import store_at
 from support import arrow_strategies as types
+from support.options import arguments, tiny
 
 ROWS = 40
 WORDS = [None, "", "a", "äö", "word", "a longer one, more than twelve bytes", "中文", "😀"]
@@ -112,7 +112,7 @@ def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
     def write(place: Any) -> None:
         data = of(kinds)
         contents = Contents(data.schema, [(data, data.num_rows)])
-        settings = WriteOptions(**{"page_rows": 8, "row_group_rows": 24, **options})
+        settings = tiny(**{"page_rows": 8, "row_group_rows": 24, **options})
         _, pinned = create(store_at(place), contents, settings, replace_existing=True)
         pinned.close()
 
@@ -120,14 +120,21 @@ def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
 
 
 def _frame(make: Callable[[], pd.DataFrame], **options: Any) -> Callable[[Any], None]:
-    return lambda place: blz.to_blz(make(), place, page_rows=8, row_group_rows=8, **options)
+    return lambda place: blz.to_blz(
+        make(), place, **arguments(page_rows=8, row_group_rows=8, **options)
+    )
 
 
 def _versions(place: Any) -> None:
     """Write three versions with attributes, each in another way."""
     kinds = [pa.int32(), pa.string()]
-    blz.to_blz(of(kinds, 9), place, compression="zlib", checksum="md5")
-    blz.to_blz(of([*kinds, pa.float64()], 9), place, compression="zstd", checksum="sha512")
+    blz.to_blz(of(kinds, 9), place, compression="zlib", storage=blz.Storage(checksum="md5"))
+    blz.to_blz(
+        of([*kinds, pa.float64()], 9),
+        place,
+        compression="zstd",
+        storage=blz.Storage(checksum="sha512"),
+    )
     with blz.open(place, "a") as table:
         table.attrs["checked"] = {"by": ["me", 1.5, None]}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+import blztable as blz
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
 from blztable.engine.change.creation import Contents, create
@@ -19,12 +20,12 @@ from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
-from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.format.manifest import Head
 from blztable.storage.files import File, MemoryFile
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
+from support.options import tiny
 
 Hook = Callable[[str, tuple[Any, ...]], None]
 
@@ -190,7 +191,12 @@ def entries(store) -> set[str]:
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
     """Commit a table; return the new version."""
     contents = Contents(table.schema, [(table, table.num_rows)], attributes=attrs)
-    version, pinned = create(store, contents, WriteOptions(**options), replace_existing=mode == "w")
+    is_durable = options.pop("durability", "full") == "full"
+    version, pinned = create(
+        *(store, contents, tiny(**options)),
+        replace_existing=mode == "w",
+        is_durable=is_durable,
+    )
     pinned.close()
     return version.head.version
 
@@ -231,16 +237,17 @@ def raw_version(newest: Version, head: Head, lines: list[bytes]) -> RawVersion:
 
 
 @contextmanager
-def changing(base: Version, options: WriteOptions) -> Iterator[ChangeSet]:
+def changing(
+    base: Version, storage: blz.Storage | None = None, *, is_durable: bool = False
+) -> Iterator[ChangeSet]:
     """Begin a commit on this version, and give a change set for it."""
-    with Commit(Plan(base.store, options.is_durable, base=base)) as commit:
-        yield ChangeSet(commit, options)
+    with Commit(Plan(base.store, is_durable, base=base)) as commit:
+        yield ChangeSet(commit, storage or blz.Storage())
 
 
 def set_attributes(store, base, changes, removed=(), *, is_durable=True):
     """Set and remove attributes in a commit on this version."""
-    options = WriteOptions(durability="full" if is_durable else "process")
-    with changing(base, options) as work:
+    with changing(base, is_durable=is_durable) as work:
         change = Keys.of(work.staged, "attributes", changes, removed)
         work.add("attributes", change)
         return work.publish()

@@ -21,6 +21,7 @@ from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits, same
 from support.operations import meanwhile
+from support.options import arguments
 from support.stores import tree
 
 KINDS = [*types.PLAIN, *samples.DICTIONARIES]
@@ -29,7 +30,7 @@ KINDS = [*types.PLAIN, *samples.DICTIONARIES]
 def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
-    blz.to_blz(data, store, durability="process", **{"page_rows": 8, **options})
+    blz.to_blz(data, store, **arguments(durability="process", **{"page_rows": 8, **options}))
     return blz.open(store, "a")
 
 
@@ -535,7 +536,13 @@ def test_a_forked_child_that_ends_in_an_append_leaves_its_parents_files(two_colu
 
     try:
         # One row group an item, so that the first is written before the fork.
-        blz.to_blz(items(), two_columns, mode="a", row_group_rows=1, durability=durability)
+        blz.to_blz(
+            items(),
+            two_columns,
+            mode="a",
+            storage=blz.Storage(row_group_rows=1),
+            durability=durability,
+        )
     finally:
         if os.getpid() != parent:
             os._exit(0)

@@ -20,6 +20,7 @@ from blztable.format.metalayers import (
     to_json,
 )
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 DATA = {"a": [1, 2], "b": ["x", "y"], "deep": [{"k": 1}, {"k": 2}]}
 
@@ -27,7 +28,7 @@ DATA = {"a": [1, 2], "b": ["x", "y"], "deep": [{"k": 1}, {"k": 2}]}
 @pytest.fixture
 def store():
     store = MemoryStore()
-    blz.to_blz(DATA, store, meta={"pet": b"cat"})
+    blz.to_blz(DATA, store, storage=blz.Storage(meta={"pet": b"cat"}))
     return store
 
 
@@ -57,18 +58,34 @@ def test_fixed_ones_of_columns_come_with_the_table(sort_by):
     place, columns = MemoryStore(), {"a": [3, 1], "b": ["y", "x"], "c.d": [1, 2]}
     for mode in ("x", "w"):
         options = {"meta": {"unit": b"s"}, "column_meta": given, "sort_by": sort_by}
-        blz.to_blz(columns, place, mode=mode, **options)
+        blz.to_blz(columns, place, **arguments(mode=mode, **options))
         with blz.open(place, "a") as table:
             assert dict(table.meta) == {"unit": b"s"}
             assert dict(table["b"].meta) == {"unit": b"kg", "pet": b"cat"}
             assert dict(table["a"].meta) == {"unit": b"mm"}
             assert not table["c.d"].meta
             table["b"].meta["unit"] = b"lb"
-    blz.to_blz(columns, place, mode="a", column_meta={"b": {"unit": b"oz"}})
+    blz.to_blz(
+        columns,
+        place,
+        mode="a",
+        storage=blz.Storage(columns={"b": blz.Storage(meta={"unit": b"oz"})}),
+    )
     with blz.open(place) as table:
         assert table["b"].meta["unit"] == b"oz"
-    with blz.create(MemoryStore(), {"a": "i8", "b": "f8"}, column_meta={"b": {"x": b"1"}}) as table:
+    with blz.create(
+        MemoryStore(),
+        {"a": "i8", "b": "f8"},
+        storage=blz.Storage(columns={"b": blz.Storage(meta={"x": b"1"})}),
+    ) as table:
         assert (dict(table["a"].meta), dict(table["b"].meta)) == ({}, {"x": b"1"})
+
+
+def of_columns(meta):
+    """Return the metalayers of columns as a value of Storage, whatever they are."""
+    if not isinstance(meta, dict):
+        return blz.Storage(columns=meta)
+    return blz.Storage(columns={name: blz.Storage(meta=one) for name, one in meta.items()})
 
 
 def test_fixed_ones_of_columns_that_do_not_fit_write_nothing():
@@ -81,9 +98,9 @@ def test_fixed_ones_of_columns_that_do_not_fit_write_nothing():
         ({"a": {"x": bytes(70_000)}}, blz.LimitError),
     ):
         with pytest.raises(error):
-            blz.to_blz({"a": [1]}, place, column_meta=wrong)
+            blz.to_blz({"a": [1]}, place, storage=of_columns(wrong))
         with pytest.raises(error):
-            blz.create(place, {"a": "i8"}, column_meta=wrong)
+            blz.create(place, {"a": "i8"}, storage=of_columns(wrong))
     assert not blz.exists(place)
 
 
@@ -105,17 +122,17 @@ def test_variable_ones_are_taken_and_cleared_in_one_commit_each(store):
 
 def test_fixed_ones_come_with_the_table_or_the_column_and_keep_their_length(store):
     with blz.open(store, "a") as table:
-        table.add_column("c", [1.5, 2.5], meta={"unit": b"kg"})
-        with pytest.raises(ValueError, match=r"given to create\(\) or to_blz\(meta=\)"):
+        table.add_column("c", [1.5, 2.5], storage=blz.Storage(meta={"unit": b"kg"}))
+        with pytest.raises(ValueError, match=r"given to create\(\) or to_blz\(\), as"):
             table.meta.add("other", b"x")
-        with pytest.raises(ValueError, match=r"column 'c' .* to add_column\(meta=\)"):
+        with pytest.raises(ValueError, match=r"column 'c' .* to add_column\(\)"):
             table["c"].meta["other"] = b"x"
         with pytest.raises(ValueError, match="'unit' has 2 bytes and keeps them, not 3"):
             table["c"].meta["unit"] = b"ton"
         table["c"].meta["unit"] = b"lb"
         assert dict(table["c"].meta) == {"unit": b"lb"}
-        with pytest.raises(ValueError, match="meta are for columns"):
-            table.add_column("deep.more", [1, 2], meta={"unit": b"kg"})
+        with pytest.raises(ValueError, match="meta and how a column is stored are for columns"):
+            table.add_column("deep.more", [1, 2], storage=blz.Storage(meta={"unit": b"kg"}))
         with pytest.raises(blz.SchemaError, match="metalayers are those of its column"):
             table["deep.k"].vlmeta["x"] = b""
         assert table.version == 3
@@ -123,12 +140,12 @@ def test_fixed_ones_come_with_the_table_or_the_column_and_keep_their_length(stor
 
 def test_create_and_appends_by_path_take_fixed_ones(store):
     place = MemoryStore()
-    with blz.create(place, {"a": "int64"}, meta={"pet": b"cat"}) as table:
+    with blz.create(place, {"a": "int64"}, storage=blz.Storage(meta={"pet": b"cat"})) as table:
         assert dict(table.meta) == {"pet": b"cat"}
-    blz.to_blz({"a": [1]}, place, mode="a", meta={"pet": b"dog"})
+    blz.to_blz({"a": [1]}, place, mode="a", storage=blz.Storage(meta={"pet": b"dog"}))
     assert dict(blz.open(place).meta) == {"pet": b"dog"}
     with pytest.raises(ValueError, match="'pet' has 3 bytes"):
-        blz.to_blz({"a": [1]}, place, mode="a", meta={"pet": b"giraffe"})
+        blz.to_blz({"a": [1]}, place, mode="a", storage=blz.Storage(meta={"pet": b"giraffe"}))
     assert blz.open(place).nrows == 1
     blz.to_blz({"a": [1]}, place)
     assert not blz.open(place).meta
@@ -138,7 +155,7 @@ def test_those_of_a_column_follow_its_id(store):
     with blz.open(store, "a") as table:
         table["b"].vlmeta["unit"] = b"kg"
         table.rename_columns({"b": "c"})
-        table.alter_column("c", type="large_string")
+        table.alter_column("c", dtype="large_string")
         table.reorder_columns(["c"])
         table.append({"a": [3], "c": ["z"]})
         table.compact(sort_by="a")
@@ -213,7 +230,7 @@ def test_misuse_is_a_plain_error(store):
             table[["a"]].vlmeta["x"] = b""
     for meta in ({"x": bytes(MAX_FIXED_BYTES)}, {f"{n}": b"" for n in range(17)}):
         with pytest.raises(blz.LimitError, match="fixed metalayers"):
-            blz.to_blz(DATA, MemoryStore(), meta=meta)
+            blz.to_blz(DATA, MemoryStore(), storage=blz.Storage(meta=meta))
     with blz.open(store) as table:
         for layers in (table.vlmeta, table["a"].vlmeta, table[["a"]].vlmeta):
             with pytest.raises(blz.ReadOnlyError):
@@ -223,7 +240,7 @@ def test_misuse_is_a_plain_error(store):
 
 def test_copies_keep_them(tmp_path, store):
     path, file, again = tmp_path / "t.blz", tmp_path / "one.blz", tmp_path / "again.blz"
-    blz.to_blz(DATA, path, meta={"pet": b"cat"})
+    blz.to_blz(DATA, path, storage=blz.Storage(meta={"pet": b"cat"}))
     with blz.open(path, "a") as table:
         table["b"].vlmeta["unit"] = b"kg"
     blz.pack(path, file)
@@ -301,7 +318,7 @@ def test_setting_attributes_leaves_columns_and_narrowed_tables_open(tmp_path):
 # Bug: 1 and True are equal in Python, so this change of another writer was no conflict.
 def test_an_attribute_that_became_true_was_changed_though_it_was_1():
     store = MemoryStore()
-    blz.to_blz({"a": [1]}, store, attrs={"flag": 1})
+    blz.to_blz({"a": [1]}, store, storage=blz.Storage(attrs={"flag": 1}))
     mine, theirs = blz.open(store, "a"), blz.open(store, "a")
     theirs.attrs["flag"] = True
     with pytest.raises(blz.ConflictError):

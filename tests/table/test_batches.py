@@ -37,6 +37,7 @@ from blztable.table.snapshot import Snapshot
 from support import tamper
 from support.arrow_strategies import tables
 from support.bit_equality import same_table
+from support.options import arguments
 from support.processes import script
 from support.samples import DICTIONARIES, of
 from support.stores import set_properties, write
@@ -58,7 +59,12 @@ def path(tmp_path, monkeypatch):
     """Make a table of 96 rows in three row groups, each of two windows, each of two pages."""
     cut_windows(monkeypatch, WINDOW)
     table = pa.table({"n": pa.array(NUMBERS, "i8")})
-    blz.to_blz(table, tmp_path / "t.blz", row_group_rows=32, page_rows=8, durability="process")
+    blz.to_blz(
+        table,
+        tmp_path / "t.blz",
+        storage=blz.Storage(row_group_rows=32, page_rows=8),
+        durability="process",
+    )
     return tmp_path / "t.blz"
 
 
@@ -190,7 +196,7 @@ KINDS += [pa.float32(), DICTIONARIES[0]]
 def mixed(tmp_path, monkeypatch):
     """Return columns of types that other libraries know, in many windows."""
     table = of(KINDS, 200)
-    blz.to_blz(table, tmp_path / "mixed.blz", row_group_rows=60, page_rows=8)
+    blz.to_blz(table, tmp_path / "mixed.blz", storage=blz.Storage(row_group_rows=60, page_rows=8))
     cut_windows(monkeypatch, 24, table.nbytes // 200)
     return tmp_path / "mixed.blz"
 
@@ -271,7 +277,7 @@ def test_two_windows_are_in_memory_and_no_more(tmp_path, monkeypatch, watch):
     rows, window = 49_152, 8_192
     table = pa.table({"n": np.arange(rows)})
     options = {"row_group_rows": 2 * window, "page_rows": 1024, "durability": "process"}
-    blz.to_blz(table, tmp_path / "t.blz", **options)
+    blz.to_blz(table, tmp_path / "t.blz", **arguments(**options))
     cut_windows(monkeypatch, window)
     gc.collect()
     before, held, given_out = pa.total_allocated_bytes(), [], -1
@@ -312,7 +318,12 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
     noise = np.random.default_rng(0).integers(0, 1 << 60, (2, 36_000))
     data = pa.table({"a": noise[0], "b": noise[1], "small": np.zeros(36_000, "i2")})
     store = Store(tmp_path / "t.blz")
-    blz.to_blz(data, store, row_group_rows=12_000, page_rows=1024, durability="process")
+    blz.to_blz(
+        data,
+        store,
+        storage=blz.Storage(row_group_rows=12_000, page_rows=1024),
+        durability="process",
+    )
     cut_windows(monkeypatch, 3_000, 18)
     with blz.open(store) as table:
         assert pa.Table.from_batches(table.to_batches()) == data
@@ -552,7 +563,11 @@ def test_a_stream_may_be_closed_by_the_thread_that_reads_ahead(path, watch):
 def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, monkeypatch):
     cut_windows(monkeypatch, 64)
     rows = 4096
-    blz.to_blz({"n": np.arange(rows)}, tmp_path / "t.blz", row_group_rows=512, page_rows=8)
+    blz.to_blz(
+        {"n": np.arange(rows)},
+        tmp_path / "t.blz",
+        storage=blz.Storage(row_group_rows=512, page_rows=8),
+    )
     found, errors, barrier = [[] for _ in range(4)], [], threading.Barrier(4)
 
     def read(mine):
@@ -812,7 +827,7 @@ def test_an_expression_over_more_null_rows_than_memory_can_hold_is_refused(tmp_p
 # Bug: the result of to_batches() had no Arrow C stream for other libraries.
 def test_batches_are_a_stream_for_others():
     store = MemoryStore()
-    blz.to_blz({"a": range(100), "b": range(100)}, store, row_group_rows=30)
+    blz.to_blz({"a": range(100), "b": range(100)}, store, storage=blz.Storage(row_group_rows=30))
     with blz.open(store) as table:
         assert pa.table(table.to_batches(["a"])).to_pydict() == {"a": list(range(100))}
         assert pa.schema(table.to_batches(["b"])).names == ["b"]

@@ -16,6 +16,7 @@ from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
 from support.counted_names import Counted, counted
+from support.options import arguments
 from support.stores import Hooked, tree
 
 KINDS = [*types.PLAIN, *samples.DICTIONARIES]
@@ -25,7 +26,7 @@ def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 16, "durability": "process", **options}
-    blz.to_blz(data, store, **options)
+    blz.to_blz(data, store, **arguments(**options))
     return blz.open(store, "a")
 
 
@@ -38,7 +39,7 @@ def watched(data) -> tuple[blz.CTable, set[str]]:
             touched.add(args[0])
 
     store = MemoryStore()
-    blz.to_blz(data, store, row_group_rows=2, durability="process")
+    blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return blz.open(Hooked(store, before=hook), "a"), touched
 
 
@@ -102,7 +103,7 @@ class TestCosts:
     def test_each_name_is_looked_up_where_options_differ_by_column(self):
         names = counted(self.NAMES)
         data = {key: [1] for key in names}
-        blz.to_blz(data, MemoryStore(), clevel=dict.fromkeys(names, 1))
+        blz.to_blz(data, MemoryStore(), **arguments(clevel=dict.fromkeys(names, 1)))
         assert Counted.compared < 20 * self.MANY
 
     @pytest.mark.parametrize("rows", [0, 40])

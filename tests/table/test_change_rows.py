@@ -1,5 +1,6 @@
 """Changes of rows: update, delete, truncate, resize and sort, for every type."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from support import arrow_strategies as types
 from support import samples
 from support.arrow_strategies import arrays
 from support.bit_equality import bits
+from support.options import arguments
 from support.stores import Hooked, tree
 
 KINDS = [*types.PLAIN, *samples.DICTIONARIES]
@@ -31,7 +33,7 @@ def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 16, "durability": "process", **options}
-    blz.to_blz(data, store, **options)
+    blz.to_blz(data, store, **arguments(**options))
     return blz.open(store, "a")
 
 
@@ -205,7 +207,7 @@ class TestUpdate:
 
         store = MemoryStore()
         data = {"a": range(40), "b": range(40), "c": range(40)}
-        blz.to_blz(data, store, row_group_rows=10, durability="process")
+        blz.to_blz(data, store, storage=blz.Storage(row_group_rows=10), durability="process")
         with blz.open(Hooked(store, before=hook), "a") as t:
             t.update({"b": 0}, [("a", "in", [3, 25])])
             assert written == ["data/col1/__5__.bin", "data/col1/__6__.bin"]
@@ -220,7 +222,7 @@ class TestUpdate:
         t = table(data, row_group_rows=None, page_rows=1 << 13, encoding="plain")
         before = chunks(t)
         # Chunks that are encoded again are not compressed, so that they differ.
-        t = blz.CTable(t._snapshot, writable=True, overrides={"clevel": 0})
+        t.configure(storage=replace(t.storage, clevel=0))
         t.update({"a": 0}, [("row", "==", 5)])
         after = chunks(t)
         assert len(before) == len(after) > 1

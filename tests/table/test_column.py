@@ -59,8 +59,13 @@ def test_a_column_that_is_a_level_of_an_index_is_that_level_alone():
 def test_the_streams_of_a_column_say_how_each_row_group_is_stored():
     store = MemoryStore()
     data = {"x": list(range(20_000)), "s": ["a", "bcd", None, "e"] * 5_000, "n": pa.nulls(20_000)}
-    blz.to_blz(data, store, encoding="plain", compression="zlib", row_group_rows=20_000)
-    blz.to_blz(data, store, mode="a", encoding="auto", compression="zstd")
+    blz.to_blz(
+        data,
+        store,
+        storage=blz.Storage(encoding="plain", row_group_rows=20_000),
+        compression="zlib",
+    )
+    blz.to_blz(data, store, mode="a", storage=blz.Storage(encoding="auto"), compression="zstd")
     with blz.open(store) as t:
         (x,) = t["x"].streams()
         assert x.encodings == ("plain", "delta")
@@ -79,7 +84,7 @@ def test_the_streams_of_a_column_say_how_each_row_group_is_stored():
 def test_chunks_that_do_not_shrink_are_shown_as_stored():
     store = MemoryStore()
     noise = np.random.default_rng(1).integers(0, 1 << 62, 10_000)
-    blz.to_blz({"x": noise}, store, encoding="plain", shuffle="none")
+    blz.to_blz({"x": noise}, store, storage=blz.Storage(encoding="plain", shuffle="none"))
     with blz.open(store) as t:
         assert t["x"].streams()[0].codecs == ("stored",)
     with pytest.raises(blz.ClosedError):

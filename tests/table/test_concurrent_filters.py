@@ -40,7 +40,12 @@ def processors(request, monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(TABLE, tmp_path / "t.blz", row_group_rows=500, page_rows=64, durability="process")
+    blz.to_blz(
+        TABLE,
+        tmp_path / "t.blz",
+        storage=blz.Storage(row_group_rows=500, page_rows=64),
+        durability="process",
+    )
     return tmp_path / "t.blz"
 
 

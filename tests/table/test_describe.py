@@ -37,7 +37,7 @@ def test_it_has_a_row_of_facts_for_each_column():
 
 def test_few_row_groups_are_read(monkeypatch):
     store, read = blz.MemoryStore(), []
-    blz.to_blz({"n": np.arange(1000)}, store, row_group_rows=10)
+    blz.to_blz({"n": np.arange(1000)}, store, storage=blz.Storage(row_group_rows=10))
     plain = OpenColumns.columns
     monkeypatch.setattr(OpenColumns, "columns", lambda *args: read.append(args) or plain(*args))
     with blz.open(store) as t:
@@ -49,7 +49,7 @@ def test_a_bound_that_is_no_value_is_not_believed():
     """Bounds of long texts are cut, and rounded."""
     texts = ["b" * 40 + "z", "b" * 40 + "a", "b" * 41, "a" * 50 + "z", "a" * 50]
     store = blz.MemoryStore()
-    blz.to_blz({"s": texts}, store, row_group_rows=1)
+    blz.to_blz({"s": texts}, store, storage=blz.Storage(row_group_rows=1))
     with blz.open(store) as t:
         assert (t["s"].min(), t["s"].max()) == (min(texts), max(texts))
 
@@ -105,7 +105,7 @@ def test_extremes_are_those_of_the_values(data, kind, row_group_rows):
     drawn = data.draw(st.lists(st.none() | values, max_size=12))
     array = pa.array(drawn, type_)
     store = blz.MemoryStore()
-    blz.to_blz(pa.table({"a": array}), store, row_group_rows=row_group_rows)
+    blz.to_blz(pa.table({"a": array}), store, storage=blz.Storage(row_group_rows=row_group_rows))
     known = [one for one in array.to_pylist() if one is not None and one == one]
     with blz.open(store) as t:
         assert t["a"].min() == (min(known) if known else None)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from support.options import arguments
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -36,7 +37,7 @@ def _no_collector():
 def table(tmp_path):
     """Make a table of four row groups, one file of which gets damaged."""
     path = tmp_path / "t.blz"
-    blz.to_blz(rows(80_000), path, **LARGE_FILES)
+    blz.to_blz(rows(80_000), path, **arguments(**LARGE_FILES))
     return path
 
 
@@ -45,7 +46,7 @@ def pieces(tmp_path):
     """Make a table of three row groups that the next append merges."""
     path = tmp_path / "pieces.blz"
     for _ in range(3):
-        blz.to_blz(rows(9_000), path, mode="a", **LARGE_FILES)
+        blz.to_blz(rows(9_000), path, **arguments(mode="a", **LARGE_FILES))
     return path
 
 

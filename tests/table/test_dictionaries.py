@@ -44,7 +44,9 @@ def as_text(column: pa.ChunkedArray) -> list[str | None]:
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_column_read_as_a_dictionary_has_the_values_of_the_text(type_, encoding):
     table, store = words_table(type_=type_), MemoryStore()
-    blz.to_blz(table, store, encoding=encoding, row_group_rows=300, page_rows=64)
+    blz.to_blz(
+        table, store, storage=blz.Storage(encoding=encoding, row_group_rows=300, page_rows=64)
+    )
     found = blz.read_table(store, dictionaries=NAMES)
     stored = table.schema.field("few").type
     shown = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -70,7 +72,9 @@ def test_after_any_changes_and_filters_dictionaries_have_the_values_of_the_text(
     encoding = data.draw(st.sampled_from(["auto", "plain"]))
     type_ = data.draw(st.sampled_from(["string", "large_string", "string_view"]))
     table = words_table(type_=type_)
-    blz.to_blz(table, store, encoding=encoding, row_group_rows=300, page_rows=64)
+    blz.to_blz(
+        table, store, storage=blz.Storage(encoding=encoding, row_group_rows=300, page_rows=64)
+    )
     changes = {
         "append": lambda t: t.append(words_table(9, type_)),
         "update": lambda t: t.update({"few": "new"}, [("few or null", "==", "word 1")]),
@@ -126,7 +130,7 @@ def test_a_frame_has_categoricals_also_in_its_index():
 
 def test_a_dataset_shows_dictionaries_also_after_pickling(tmp_path):
     path, table = tmp_path / "t.blz", words_table()
-    blz.to_blz(table, path, row_group_rows=300)
+    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=300))
     dataset = blz.dataset(path, dictionaries=["few"])
     copy = pickle.loads(pickle.dumps(dataset))
     for one in (dataset, copy):

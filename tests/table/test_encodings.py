@@ -12,13 +12,13 @@ from blztable.columns.encodings import choose
 from blztable.engine.change.creation import Contents, create
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.write import parts
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
 from blztable.storage.memory import MemoryStore
 from golden import reader
 from support import tamper
 from support.bit_equality import bits, same_table
+from support.options import arguments, tiny
 from support.samples import FLAGS, NUMBER_ROWS, numbers_table
 
 TABLE = numbers_table()
@@ -40,8 +40,8 @@ def encodings_of(store) -> dict[str, str | None]:
 @pytest.fixture
 def stores():
     plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
-    blz.to_blz(TABLE, plain, encoding="plain", **CUTS)
-    blz.to_blz(TABLE, encoded, **CUTS)
+    blz.to_blz(TABLE, plain, **arguments(encoding="plain", **CUTS))
+    blz.to_blz(TABLE, encoded, **arguments(**CUTS))
     return plain, encoded
 
 
@@ -136,7 +136,7 @@ CHANGES = {
 def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_commit):
     plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
     for store, options in ((plain, {"encoding": "plain"}), (encoded, {})):
-        blz.to_blz(TABLE.slice(0, 600), store, **CUTS, **options)
+        blz.to_blz(TABLE.slice(0, 600), store, **arguments(**CUTS, **options))
         with blz.open(store, "a") as table:
             if is_one_commit:
                 with table.transaction() as transaction:
@@ -150,7 +150,11 @@ def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_c
 
 def test_an_encoding_may_differ_by_column_and_is_kept_for_appends(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(TABLE.select(["near", "price"]), path, encoding={"near": "plain"})
+    blz.to_blz(
+        TABLE.select(["near", "price"]),
+        path,
+        storage=blz.Storage(columns={"near": blz.Storage(encoding="plain")}),
+    )
     assert encodings_of(path) == {"near": None, "price": "scaled"}
     blz.to_blz(TABLE.select(["near", "price"]), path, mode="a")
     with blz.open(path, "a") as table:
@@ -160,7 +164,7 @@ def test_an_encoding_may_differ_by_column_and_is_kept_for_appends(tmp_path):
 
 def test_an_encoding_that_is_not_known_is_refused_as_an_option(tmp_path):
     with pytest.raises(ValueError, match="encoding must be one of None, 'auto', 'plain', not 'x'"):
-        blz.to_blz(TABLE, tmp_path / "t.blz", encoding="x")
+        blz.to_blz(TABLE, tmp_path / "t.blz", storage=blz.Storage(encoding="x"))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
 
 def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["rising"]), store, page_rows=64)
+    blz.to_blz(TABLE.select(["rising"]), store, storage=blz.Storage(page_rows=64))
     with tamper.editing(store) as table:
         stream = table.part(0).metadata["streams"][0]
         assert stream["encoding"]["kind"] == "delta"
@@ -202,7 +206,7 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
     rows = 1 << 21
     table = pa.table({"rising": np.cumsum(np.arange(rows) % 9) * 1000})
     store = MemoryStore()
-    blz.to_blz(table, store, page_rows=rows)
+    blz.to_blz(table, store, storage=blz.Storage(page_rows=rows))
     assert encodings_of(store) == {"rising": None}
     assert blz.read_table(store).equals(table)
 
@@ -211,7 +215,7 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
 def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
     store = MemoryStore()
     contents = Contents(TABLE.select([name]).schema, [(TABLE.select([name]), NUMBER_ROWS)])
-    options = WriteOptions(page_rows=512, chunk_bytes=64)
+    options = tiny(page_rows=512, chunk_bytes=64)
     create(store, contents, options, replace_existing=True)[1].close()
     assert encodings_of(store)[name] in ("delta", "lengths")
     assert blz.read_table(store).equals(TABLE.select([name]))
@@ -230,7 +234,7 @@ def test_nulls_have_no_encoding_of_numbers():
 
 def test_lengths_that_do_not_fill_their_page_are_corrupt():
     store = MemoryStore()
-    blz.to_blz(TABLE.select(["line"]), store, page_rows=64)
+    blz.to_blz(TABLE.select(["line"]), store, storage=blz.Storage(page_rows=64))
     with tamper.editing(store) as table:
         pages = table.part(0).metadata["streams"][1]["pages"]
         pages[:2] = pages[0] + 1, pages[1] - 1
@@ -246,7 +250,7 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
     store = MemoryStore()
     empty = pa.array([""] * 1000, pa.string())
     table = pa.table({"empty": empty, "flag": FLAGS})
-    blz.to_blz(table, store, page_rows=64)
+    blz.to_blz(table, store, storage=blz.Storage(page_rows=64))
     with blz.open(store) as opened:
         assert opened["empty"].cbytes < 700
         assert opened["empty"].nbytes == 4000
@@ -286,7 +290,7 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
         table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
         for lie in ("code", "pages"):
             store = MemoryStore()
-            blz.to_blz(table, store, page_rows=page_rows)
+            blz.to_blz(table, store, storage=blz.Storage(page_rows=page_rows))
             with tamper.editing(store) as edited:
                 ends, values = edited.part(0).metadata["streams"]
                 assert ends["encoding"]["kind"] == values["encoding"]["kind"] == "dictionary"
@@ -325,7 +329,7 @@ def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
         ("size", ["dictionary", "lengths"]),
     ):
         store = MemoryStore()
-        blz.to_blz(table, store, encoding="auto", optimize=optimize)
+        blz.to_blz(table, store, storage=blz.Storage(encoding="auto", optimize=optimize))
         assert list(encodings_of(store).values()) == kinds
         with blz.open(store, "a") as opened:
             assert opened.to_arrow().equals(table)
@@ -345,7 +349,7 @@ def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
 def test_a_code_without_a_value_is_corrupt_however_it_is_read():
     table = pa.table({"few": pa.array([0.1, 0.7, None, 1 / 3] * 100)})
     store = MemoryStore()
-    blz.to_blz(table, store, encoding="auto")
+    blz.to_blz(table, store, storage=blz.Storage(encoding="auto"))
     assert encodings_of(store) == {"few": "dictionary"}
     with tamper.editing(store) as edited:
         codes = np.zeros(400, "u1")
@@ -376,7 +380,7 @@ def test_a_dictionary_that_repeats_values_comes_back(kind, tmp_path):
         items = pa.Array.from_buffers(kind, 200, [None, pa.py_buffer(raw)])
     codes = pa.array(rng.integers(0, 200, 3000), pa.int16())
     table = pa.table({"a": pa.DictionaryArray.from_arrays(codes, items)})
-    blz.to_blz(table, tmp_path / "t.blz", encoding="auto")
+    blz.to_blz(table, tmp_path / "t.blz", storage=blz.Storage(encoding="auto"))
     assert same_table(blz.read_table(tmp_path / "t.blz"), table)
     with blz.open(tmp_path / "t.blz") as opened:
         assert opened.verify()
@@ -433,15 +437,15 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
 
 def test_another_choice_of_encodings_is_as_intact(monkeypatch):
     stores = [MemoryStore(name) for name in ("chosen", "other", "fewer")]
-    blz.to_blz(TABLE, stores[0], encoding="auto", **CUTS)
+    blz.to_blz(TABLE, stores[0], **arguments(encoding="auto", **CUTS))
     # As a later blztable may choose, for one.
     monkeypatch.setattr(choose, "FORMS", ())
     monkeypatch.setattr(parts, "encode_few_items", lambda *arguments: None)
     monkeypatch.setattr(choose, "few_runs", lambda *arguments: None)
-    blz.to_blz(TABLE, stores[1], encoding="auto", **CUTS)
+    blz.to_blz(TABLE, stores[1], **arguments(encoding="auto", **CUTS))
     monkeypatch.setattr(choose, "encode_few_values", lambda *arguments: None)
     monkeypatch.setattr(choose, "_is_constant", lambda *arguments: False)
-    blz.to_blz(TABLE, stores[2], encoding="auto", **CUTS)
+    blz.to_blz(TABLE, stores[2], **arguments(encoding="auto", **CUTS))
     monkeypatch.undo()
     kinds = [encodings_of(store) for store in stores]
     assert [one["mode"] for one in kinds] == ["dictionary", "lengths", "lengths"]
@@ -455,7 +459,7 @@ def test_another_choice_of_encodings_is_as_intact(monkeypatch):
 def test_a_plan_says_how_its_columns_are_stored():
     store = MemoryStore()
     names = ["near", "line", "price or null", "any", "outage"]
-    blz.to_blz(TABLE.select(names), store, encoding="auto")
+    blz.to_blz(TABLE.select(names), store, storage=blz.Storage(encoding="auto"))
     with blz.open(store) as opened:
         plan = opened.explain(names, filters=pc.field("near") > 10**12 + 20)
     assert {one.name: one.encodings for one in plan.columns} == {

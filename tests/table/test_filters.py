@@ -323,7 +323,7 @@ def test_rows_that_are_left_keep_their_labels(kind, rows):
     frame = pd.DataFrame({"n": np.arange(60), "m": np.arange(60.0)}).set_axis(INDICES[kind])
     frame.attrs = {"source": "till 7"}
     store = MemoryStore()
-    blz.to_blz(frame, store, row_group_rows=24, page_rows=8)
+    blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     chosen = np.arange(60)[rows].tolist()
     for columns in (None, ["m"], []):
         found = blz.read_blz(store, columns=columns, filters=[("n", "in", chosen)])
@@ -340,7 +340,7 @@ def test_rows_that_are_left_keep_their_labels(kind, rows):
 def test_where_a_filter_leaves_nothing_there_are_categories_all_the_same(filters):
     store = MemoryStore()
     frame = pd.DataFrame({"c": pd.Categorical(LETTERS * 8, ordered=True), "n": list(range(4)) * 8})
-    blz.to_blz(frame, store, page_rows=8)
+    blz.to_blz(frame, store, storage=blz.Storage(page_rows=8))
     found = blz.read_blz(store, filters=filters)
     assert (len(found), found["c"].dtype) == (0, frame["c"].dtype)
 
@@ -358,7 +358,7 @@ def test_where_a_filter_leaves_nothing_there_are_categories_all_the_same(filters
 def test_an_index_is_filtered_by_its_name(kind, given_, rows):
     frame = pd.DataFrame({"n": np.arange(60)}).set_axis(INDICES[kind])
     store = MemoryStore()
-    blz.to_blz(frame, store, row_group_rows=24, page_rows=8)
+    blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     for columns in (None, ["n"]):
         found = blz.read_blz(store, columns=columns, filters=given_)
         tm.assert_frame_equal(found, frame.iloc[rows], check_freq=False)
@@ -367,7 +367,7 @@ def test_an_index_is_filtered_by_its_name(kind, given_, rows):
 def test_a_filtered_frame_is_writable():
     store = MemoryStore()
     frame = pd.DataFrame({"n": np.arange(60), "x": np.arange(60.0), "b": np.arange(60) > 3})
-    blz.to_blz(frame, store, row_group_rows=24, page_rows=8)
+    blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     for given_ in ([("n", ">", 50)], [("n", ">=", 0)], [("n", "in", [3, 40])]):
         found = blz.read_blz(store, filters=given_)
         before = found.copy()
@@ -394,7 +394,11 @@ def test_progress_of_a_filtered_read_ends_with_all_rows(given_):
 
 def test_what_pandas_says_of_a_table_is_true_of_its_rows_that_are_left():
     store = MemoryStore()
-    blz.to_blz(pd.DataFrame({"n": range(60)}, pd.RangeIndex(5, 125, 2)), store, row_group_rows=24)
+    blz.to_blz(
+        pd.DataFrame({"n": range(60)}, pd.RangeIndex(5, 125, 2)),
+        store,
+        storage=blz.Storage(row_group_rows=24),
+    )
     found = blz.read_table(store, filters=[("n", ">", 50)])
     frame = found.to_pandas()
     assert frame["n"].tolist() == list(range(51, 60))

@@ -14,6 +14,7 @@ import pytest
 
 import blztable as blz
 from blztable.errors import SchemaError
+from support.options import arguments
 
 DAYS = [date(2026, 1, 1), date(2026, 1, 2), None]
 NOON = datetime(2026, 1, 2, 12)
@@ -24,7 +25,7 @@ def stored(array, place=None, **options):
     """Return a table with a column and a field of a struct, in row groups of one row."""
     place = blz.MemoryStore() if place is None else place
     struct = pa.StructArray.from_arrays([array], ["c"])
-    blz.to_blz(pa.table({"c": array, "s": struct}), place, row_group_rows=1, **options)
+    blz.to_blz(pa.table({"c": array, "s": struct}), place, **arguments(row_group_rows=1, **options))
     return blz.open(place, "a")
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from support.options import arguments
 
 ROWS = {"n": [1, 2, 3, 3], "text": ["a", "b", "c", "c"], "deep": [{"a": 1}, {"a": 2}, None, None]}
 NEW = {"n": [4], "text": ["d"], "deep": [{"a": 4}]}
@@ -56,8 +57,8 @@ def stream_that_fails():
 CHANGES = {
     "add_column": ([lambda t: t.add_column("m", pc.field("n") + 1)], [lambda t: t.add_column("n")]),
     "alter_column": (
-        [lambda t: t.alter_column("n", type="float64")],
-        [lambda t: t.alter_column("text", type="int64")],
+        [lambda t: t.alter_column("n", dtype="float64")],
+        [lambda t: t.alter_column("text", dtype="int64")],
     ),
     "append": (
         [lambda t: t.append(NEW), lambda t: t.append({**NEW, "more": [1.5]}, evolve=True)],
@@ -87,13 +88,15 @@ CHANGES = {
         [lambda t: t.replace_where(NEW, "n = 2")],
     ),
     "resize": ([lambda t: t.resize(9), lambda t: t.resize(2)], [lambda t: t.resize(-1)]),
-    "set_retention": (
-        [lambda t: t.set_retention(versions=5)],
-        [lambda t: t.set_retention(versions=0)],
-    ),
-    "set_row_group_rows": (
-        [lambda t: t.set_row_group_rows(5)],
-        [lambda t: t.set_row_group_rows(0)],
+    "configure": (
+        [
+            lambda t: t.configure(keep_versions=5),
+            lambda t: t.configure(storage=blz.Storage(row_group_rows=5)),
+        ],
+        [
+            lambda t: t.configure(keep_versions=0),
+            lambda t: t.configure(storage=blz.Storage(layout="file")),
+        ],
     ),
     "truncate": ([lambda t: t.truncate(1)], [lambda t: t.truncate(-1)]),
     "update": (
@@ -266,13 +269,13 @@ def place(request, tmp_path):
     else:
         store = tmp_path / ("t.blz" if request.param == "directory" else "t.blzf")
     layout = {"layout": "file"} if request.param == "one file" else {}
-    blz.to_blz(ROWS, store, durability="process", row_group_rows=2, **layout)
+    blz.to_blz(ROWS, store, **arguments(durability="process", row_group_rows=2, **layout))
     return store
 
 
 def write(place):
     """Write the first rows again, in two versions."""
-    blz.to_blz(ROWS, place, mode="w", durability="process", row_group_rows=2)
+    blz.to_blz(ROWS, place, mode="w", durability="process", storage=blz.Storage(row_group_rows=2))
     with blz.open(place, "a", durability="process") as t:
         t.attrs["a"] = 1
 

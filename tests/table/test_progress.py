@@ -14,6 +14,7 @@ import tqdm.auto
 import blztable as blz
 from blztable.engine.run import pool
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 from support.stores import tree
 
 ROWS = 1000
@@ -69,7 +70,7 @@ def processors(request, monkeypatch):
 def store():
     """Return a store with a table of ten row groups."""
     store = MemoryStore("shelf")
-    blz.to_blz(TABLE, store, row_group_rows=100, page_rows=8)
+    blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=100, page_rows=8))
     return store
 
 
@@ -87,7 +88,9 @@ def check_calls(told: Told, total: int | None) -> None:
 @pytest.mark.parametrize("rows", [100, None])
 def test_a_write_tells_what_it_has_done_up_to_all_rows(processors, source, total, rows):
     told = Told()
-    blz.to_blz(source(), MemoryStore("shelf"), row_group_rows=rows, progress=told)
+    blz.to_blz(
+        source(), MemoryStore("shelf"), storage=blz.Storage(row_group_rows=rows), progress=told
+    )
     check_calls(told, total)
 
 
@@ -121,7 +124,11 @@ def test_a_sorted_write_tells_what_it_has_done_up_to_all_rows(processors, source
     told = Told()
     total = ROWS if source() is TABLE else None
     blz.to_blz(
-        source(), MemoryStore("shelf"), sort_by=[("a", way)], row_group_rows=100, progress=told
+        source(),
+        MemoryStore("shelf"),
+        sort_by=[("a", way)],
+        storage=blz.Storage(row_group_rows=100),
+        progress=told,
     )
     check_calls(told, total)
 
@@ -136,7 +143,9 @@ def test_a_stream_is_told_of_before_it_ends():
             yield item
         assert len(told.calls) > 1
 
-    blz.to_blz(watched(), MemoryStore("shelf"), row_group_rows=100, progress=told)
+    blz.to_blz(
+        watched(), MemoryStore("shelf"), storage=blz.Storage(row_group_rows=100), progress=told
+    )
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -165,7 +174,7 @@ def test_an_exception_of_the_callback_ends_the_write(processors, store, source, 
     before = tree(store)
     told = Told(error := kind("x"))
     with pytest.raises(kind) as caught:
-        blz.to_blz(source(), store, row_group_rows=100, progress=told)
+        blz.to_blz(source(), store, storage=blz.Storage(row_group_rows=100), progress=told)
     assert caught.value is error
     assert len(told.calls) == 1
     assert tree(store) == before
@@ -257,7 +266,7 @@ def test_without_tqdm_it_is_said_what_to_install(store, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     for action in (
-        lambda **o: blz.to_blz(TABLE, store, **o),
+        lambda **o: blz.to_blz(TABLE, store, **arguments(**o)),
         *(lambda r=r, **o: r(store, **o) for r in READS.values()),
     ):
         with pytest.raises(ImportError, match=r"pip install 'blztable\[progress\]'"):

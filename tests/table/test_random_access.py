@@ -400,7 +400,7 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
             raise KeyNotFound(args[0])  # As if a commit had removed the file now.
 
     store = MemoryStore("here")
-    blz.to_blz({"a": range(32)}, store, page_rows=8)
+    blz.to_blz({"a": range(32)}, store, storage=blz.Storage(page_rows=8))
     hooked = Hooked(store)
     table = blz.open(hooked)
     hooked._before = gone

@@ -22,7 +22,9 @@ def test_a_handle_shared_by_threads_gives_each_of_them_the_same(tmp_path):
             "same": pa.array(["a", "b"] * 100_000).dictionary_encode(),
         }
     )
-    blz.to_blz(table, tmp_path / "t.blz", row_group_rows=70_000, durability="process")
+    blz.to_blz(
+        table, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=70_000), durability="process"
+    )
     wrong, barrier = [], threading.Barrier(8)
     with blz.open(tmp_path / "t.blz") as opened:
 
@@ -74,7 +76,7 @@ import blztable as blz
 
 path = sys.argv[1]
 table = pa.table({"n": range(300_000), "m": pa.array(range(300_000), "f8")})
-blz.to_blz(table, path, durability="process", page_rows=8192)
+blz.to_blz(table, path, durability="process", storage=blz.Storage(page_rows=8192))
 held = blz.open(path, mode="a")
 column, narrowed = held["m"], held[["m"]]
 is_over = threading.Event()

@@ -91,7 +91,7 @@ def test_a_table_of_50_000_columns_is_written_and_one_is_read(tmp_path):
 
 def check_groups(path, columns: int) -> None:
     table = pa.table({f"c{i}": np.arange(10_000) * (i + 1) for i in range(columns)})
-    blz.to_blz(table, path, row_group_rows=1, durability="process")
+    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=1), durability="process")
     store = CountingStore(path)
     with blz.open(store) as opened:
         assert opened["c0"].to_arrow().combine_chunks() == table["c0"].combine_chunks()
@@ -255,7 +255,7 @@ def test_a_list_with_a_value_of_3_gib_is_refused_before_anything_is_there(tmp_pa
 def test_row_groups_are_listed_with_their_rows_and_sizes(tmp_path, layout, encoding):
     rows = pa.table({"n": range(100), "s": [{"a": i, "b": ["x"] * (i % 3)} for i in range(100)]})
     path = tmp_path / "t.blz"
-    blz.to_blz(rows, path, row_group_rows=40, layout=layout, encoding=encoding)
+    blz.to_blz(rows, path, storage=blz.Storage(row_group_rows=40, layout=layout, encoding=encoding))
     with blz.open(path, mode="a") as t:
         assert [(one.start, one.stop) for one in t.row_groups] == [(0, 40), (40, 80), (80, 100)]
         for shown in (t, t[["s"]], t[["s.b", "n"]]):

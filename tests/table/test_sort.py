@@ -17,6 +17,7 @@ from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits
 from support.operations import files_named, files_there
+from support.options import arguments
 from support.stores import Hooked, once, raising, set_properties, tree
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -45,7 +46,7 @@ everywhere = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 
 def put(data, sort_by, **options):
     store = MemoryStore("shelf")
-    blz.to_blz(data, store, sort_by=sort_by, **(SMALL | options))
+    blz.to_blz(data, store, **arguments(sort_by=sort_by, **SMALL | options))
     return store
 
 
@@ -185,7 +186,7 @@ def test_sorted_rows_come_in_one_commit_and_nobody_sees_them_in_another_order(so
         if name == "put_new":
             seen.append(blz.read_table(store) == TABLE)
 
-    blz.to_blz(source(TABLE), Hooked(store, before=look), sort_by="n", **SMALL)
+    blz.to_blz(source(TABLE), Hooked(store, before=look), **arguments(sort_by="n", **SMALL))
     assert len(seen) >= 4
     assert all(seen)
     with blz.open(store) as table:
@@ -204,7 +205,7 @@ def test_a_stream_is_read_again_a_few_columns_at_a_time(monkeypatch):
             calls.append((name, args[0].split("/")[1]))
 
     store = MemoryStore("shelf")
-    blz.to_blz(batches(table), Hooked(store, before=note), sort_by="a", **SMALL)
+    blz.to_blz(batches(table), Hooked(store, before=note), **arguments(sort_by="a", **SMALL))
     again = calls[calls.index(("open", "col1")) :]
     steps = list(dict.fromkeys(again))
     assert steps == [(name, f"col{n}") for n in (1, 2, 3) for name in ("open", "put_new")]
@@ -226,7 +227,7 @@ def test_data_in_memory_are_written_once_and_what_is_in_order_is_not_written_aga
         store = Hooked(
             MemoryStore(), before=lambda name, args: name == "put_new" and made.append(args[0])
         )
-        blz.to_blz(data, store, sort_by=sort_by, **SMALL)
+        blz.to_blz(data, store, **arguments(sort_by=sort_by, **SMALL))
         return len(made)
 
     ordered = TABLE.sort_by("n")
@@ -250,7 +251,9 @@ def test_a_failure_while_sorted_rows_are_written_leaves_nothing(source, number):
                 raise blz.StorageError("full")
 
     with pytest.raises(blz.StorageError, match="full"):
-        blz.to_blz(SOURCES[source](TABLE), Hooked(store, before=fail), sort_by="n", **SMALL)
+        blz.to_blz(
+            SOURCES[source](TABLE), Hooked(store, before=fail), **arguments(sort_by="n", **SMALL)
+        )
     assert tree(store) == before
     assert checked(store) == TABLE
 
@@ -262,7 +265,7 @@ def test_what_a_stream_raises_leaves_nothing():
 
     store = MemoryStore("shelf")
     with pytest.raises(ZeroDivisionError, match="theirs"):
-        blz.to_blz(failing(), store, sort_by="n", **SMALL)
+        blz.to_blz(failing(), store, **arguments(sort_by="n", **SMALL))
     assert not files_there(store)
 
 
@@ -287,7 +290,9 @@ def test_what_cannot_be_sorted_by_is_told_before_a_row_is_written(source, sort_b
 
     store = MemoryStore("shelf")
     with pytest.raises(error, match=message):
-        blz.to_blz(source(table), Hooked(store, before=no_write), sort_by=sort_by, **SMALL)
+        blz.to_blz(
+            source(table), Hooked(store, before=no_write), **arguments(sort_by=sort_by, **SMALL)
+        )
     assert not files_there(store)
     with pytest.raises(blz.TableNotFoundError):
         blz.open(store)
@@ -348,9 +353,9 @@ def test_mode_a_sorts_a_table_that_it_makes_and_no_other():
     assert checked(store)["n"].to_pylist() == list(range(30))
     before = tree(store)
     with pytest.raises(ValueError, match=r"sort all rows with CTable.compact"):
-        blz.to_blz(TABLE, store, mode="a", sort_by="n", **SMALL)
+        blz.to_blz(TABLE, store, **arguments(mode="a", sort_by="n", **SMALL))
     assert tree(store) == before
-    blz.to_blz(TABLE, store, mode="a", **SMALL)
+    blz.to_blz(TABLE, store, **arguments(mode="a", **SMALL))
     assert checked(store)["n"].to_pylist() == [*range(30), *NUMBERS]
 
 
@@ -358,13 +363,13 @@ def test_a_job_that_is_run_again_does_nothing_though_its_table_is_there():
     options = SMALL | {"mode": "a", "sort_by": "n", "commit_id": "job 1"}
     store = MemoryStore("shelf")
     for _ in range(2):
-        blz.to_blz(TABLE, store, **options)
+        blz.to_blz(TABLE, store, **arguments(**options))
     assert checked(store)["n"].to_pylist() == list(range(30))
 
 
 def test_a_frame_sorts_itself_too():
     store = MemoryStore("shelf")
-    TABLE.to_pandas().to_blz(store, sort_by=[("n", "descending")], **SMALL)
+    TABLE.to_pandas().to_blz(store, **arguments(sort_by=[("n", "descending")], **SMALL))
     assert checked(store)["n"].to_pylist() == list(reversed(range(30)))
 
 
@@ -377,7 +382,7 @@ def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
     keys = [("text", "descending"), ("n", "ascending")]
     store = put(TABLE, ())
     # The ids of its columns differ from their positions.
-    blz.to_blz(TABLE, store, sort_by=keys, **SMALL)
+    blz.to_blz(TABLE, store, **arguments(sort_by=keys, **SMALL))
     assert sort_by(store) == keys
     with opened(store) as table:
         assert table[["n"]].sort_by == keys
@@ -395,7 +400,7 @@ def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
         table.reorder_columns(["text"])
         table.compact(sort_by="n")
         assert table.sort_by == [("n", "ascending")]
-    blz.to_blz(TABLE, store, **SMALL)
+    blz.to_blz(TABLE, store, **arguments(**SMALL))
     with blz.open(store) as table:
         assert "sort_by" not in table._snapshot.version.head.properties
 
@@ -432,7 +437,7 @@ def test_what_was_appended_is_sorted_when_the_table_is_compacted():
 def test_an_order_that_others_gave_meanwhile_is_a_conflict():
     """Rows in one order would be described by the other one."""
     store = put(TABLE, "n")
-    blz.to_blz({"n": [-1], "text": ["last"]}, store, mode="a", **SMALL)
+    blz.to_blz({"n": [-1], "text": ["last"]}, store, **arguments(mode="a", **SMALL))
     theirs = lambda: set_properties(store, sort_by=[[1, "ascending"]])  # noqa: E731
     hooked = Hooked(store, before=once("lock", theirs, layout.LOCK))
     message = "property 'sort_by' was changed"

@@ -18,6 +18,7 @@ from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 from support.stores import directories_named, files_named, fork, raising, tree
 
 
@@ -25,7 +26,7 @@ def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
     store = MemoryStore()
     options = {"page_rows": 8, "row_group_rows": 4, "durability": "process", **options}
-    blz.to_blz(data, store, **options)
+    blz.to_blz(data, store, **arguments(**options))
     return blz.open(store, "a")
 
 
@@ -441,7 +442,9 @@ def test_the_memory_of_a_transaction_grows_by_as_much_for_the_last_change_as_for
 ):
     """800 appends of a row of 16 columns took 322 MB; now they take less than 40 MB."""
     columns = [f"c{number}" for number in range(16)]
-    blz.to_blz({name: [0] for name in columns}, tmp_path / "t.blz", layout=layout)
+    blz.to_blz(
+        {name: [0] for name in columns}, tmp_path / "t.blz", storage=blz.Storage(layout=layout)
+    )
     with blz.open(tmp_path / "t.blz", "a", durability="process") as t, t.transaction() as tx:
         taken = []
         for number in range(60):
@@ -495,7 +498,7 @@ CHANGES_OF_THE_TABLE = {
     "rename_columns": lambda t: t.rename_columns({"sold": "x"}),
     "reorder_columns": lambda t: t.reorder_columns(["sold"]),
     "compact": lambda t: t.compact("sold"),
-    "set_retention": lambda t: t.set_retention(versions=1),
+    "configure": lambda t: t.configure(keep_versions=1),
     "attrs": lambda t: t.attrs.update(a=1),
     "appender": lambda t: t.appender().__enter__(),
     "restore": lambda t: t.restore(1),
@@ -624,7 +627,7 @@ def numbers(tmp_path):
 def test_a_change_of_nothing_commits_nothing(numbers):
     numbers.update({})
     numbers.attrs.update({})
-    numbers.set_retention()
+    numbers.configure()
     numbers.update({"a": 0}, where=[("a", ">", 3)])
     numbers.delete([("a", ">", 3)])
     numbers.truncate(3)

@@ -26,13 +26,12 @@ VERBS = {
     "truncate": (lambda t: t.truncate(3), (0, 0, 1)),
     "resize": (lambda t: t.resize(6), (2, 0, 0)),
     "add_column": (lambda t: t.add_column("y", pc.field("x") + 1), (0, 0, 0)),
-    "alter_column": (lambda t: t.alter_column("n", type="double"), (0, 0, 0)),
+    "alter_column": (lambda t: t.alter_column("n", dtype="double"), (0, 0, 0)),
     "drop_columns": (lambda t: t.drop_columns(["x"]), (0, 0, 0)),
     "rename_columns": (lambda t: t.rename_columns({"x": "y"}), (0, 0, 0)),
     "reorder_columns": (lambda t: t.reorder_columns(["x"]), (0, 0, 0)),
     "compact": (lambda t: t.compact(sort_by="x"), (0, 0, 0)),
-    "set_retention": (lambda t: t.set_retention(versions=3), (0, 0, 0)),
-    "set_row_group_rows": (lambda t: t.set_row_group_rows(2), (0, 0, 0)),
+    "configure": (lambda t: t.configure(keep_versions=3), (0, 0, 0)),
 }
 # Frames of `table/` from a verb, included, to the engine.
 MOST_FRAMES = 4
@@ -42,7 +41,7 @@ MOST_FRAMES = 4
 def store() -> MemoryStore:
     store = MemoryStore()
     data = {"n": [1, 2, 2, 3], "x": [4.0, 3.0, 2.0, 1.0]}
-    blz.to_blz(data, store, row_group_rows=2, durability="process")
+    blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return store
 
 

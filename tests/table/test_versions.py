@@ -22,6 +22,7 @@ from blztable.errors import (
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 from support.stores import Hooked, tree
 from support.worker_process import WorkerProcess
 
@@ -44,7 +45,7 @@ def opened(store, **options):
 
 
 def write(store, table, **options):
-    blz.to_blz(table, store, durability="process", **options)
+    blz.to_blz(table, store, **arguments(durability="process", **options))
 
 
 def files(store):
@@ -383,7 +384,7 @@ WRITING = {
     "reorder_columns": lambda t: t.reorder_columns(["text"]),
     "compact": lambda t: t.compact(),
     "attrs": lambda t: t.attrs.update(a=1),
-    "set_retention": lambda t: t.set_retention(versions=3),
+    "configure": lambda t: t.configure(keep_versions=3),
     "restore": lambda t: t.restore(1),
     "vacuum": lambda t: t.vacuum(),
     "transaction": lambda t: t.transaction().__enter__(),

@@ -19,7 +19,7 @@ ROWS = pa.table({"k": range(6), "v": ["a", "b", None, "d", "e", "f"], "l": [[i] 
 @pytest.fixture
 def store():
     store = blz.MemoryStore()
-    blz.to_blz(ROWS, store, row_group_rows=2)
+    blz.to_blz(ROWS, store, storage=blz.Storage(row_group_rows=2))
     return store
 
 
@@ -81,7 +81,7 @@ def test_columns_that_one_version_lacks_are_left_out(store):
         found = t.changes(since=1)
         assert found.removed.column_names == ["k", "w", "l"]
         assert keys(found) == ([], [0, 1])
-        t.alter_column("k", type=pa.int32())
+        t.alter_column("k", dtype=pa.int32())
         with pytest.raises(blz.SchemaError, match="'k' is int32"):
             t.changes(since=1)
         t.drop_columns(["k", "w", "l"])
@@ -107,9 +107,9 @@ def test_changes_are_the_difference_of_the_rows_of_two_versions(acts, data):
     store = blz.MemoryStore()
     row = st.tuples(st.integers(0, 4), st.sampled_from([None, "a", "b"]))
     first = data.draw(st.lists(row, max_size=8))
-    blz.to_blz(table(first), store, row_group_rows=3)
+    blz.to_blz(table(first), store, storage=blz.Storage(row_group_rows=3))
     with blz.open(store, "a") as t:
-        t.set_retention(versions=100)
+        t.configure(keep_versions=100)
         for act, n in acts:
             match act:
                 case "append":
@@ -146,7 +146,7 @@ def rows(found):
 def test_the_bytes_on_disk_are_those_of_all_files(tmp_path, layout):
     path = tmp_path / "t.blz"
     random = np.random.default_rng(0)
-    blz.to_blz({"n": random.integers(0, 1 << 62, 50_000)}, path, layout=layout)
+    blz.to_blz({"n": random.integers(0, 1 << 62, 50_000)}, path, storage=blz.Storage(layout=layout))
     with blz.open(path, "a") as t:
         assert t.disk_usage().tagged == t.disk_usage().older == 0
         t.tags["first"] = 1
@@ -174,7 +174,11 @@ def damaged(request, tmp_path):
     texts = [f"{i:06d}" * 5 for i in range(30_000)]
     data = pa.table({"n": range(30_000), "s": texts, "l": [[i] for i in range(30_000)]})
     blz.to_blz(
-        data, path, row_group_rows=10_000, page_rows=512, encoding="plain", layout=request.param
+        data,
+        path,
+        storage=blz.Storage(
+            row_group_rows=10_000, page_rows=512, encoding="plain", layout=request.param
+        ),
     )
     file = path
     if request.param == "directory":
@@ -221,7 +225,7 @@ def test_repair_of_a_column_without_nulls_says_what_to_do(tmp_path):
     schema = pa.schema([pa.field("n", "i8", nullable=False)])
     random = np.random.default_rng(0).integers(0, 1 << 62, 100_000)
     data = pa.table({"n": random}, schema)
-    blz.to_blz(data, path, encoding="plain", row_group_rows=50_000)
+    blz.to_blz(data, path, storage=blz.Storage(encoding="plain", row_group_rows=50_000))
     file = sorted((path / "data/col0").glob("*.bin"))[0]
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -238,7 +242,7 @@ def test_repair_of_a_column_without_nulls_says_what_to_do(tmp_path):
 
 def test_repair_beside_an_append_loses_no_row_of_it():
     store = blz.MemoryStore()
-    blz.to_blz({"n": range(20)}, store, row_group_rows=10, encoding="plain")
+    blz.to_blz({"n": range(20)}, store, storage=blz.Storage(row_group_rows=10, encoding="plain"))
     key = next(key for key in ("data/col0/__1__.bin", "data/group/__1__.bin") if has(store, key))
     content = bytearray(store.get(key))
     content[len(content) // 2] ^= 1

@@ -5,6 +5,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.version import retention, versions
+from support.options import arguments
 
 RANDOM = np.random.default_rng(0)
 
@@ -18,7 +19,7 @@ def path(request, tmp_path):
 
 def rewrite(path, **options):
     """Write about 80 kB that do not compress."""
-    blz.to_blz({"n": RANDOM.integers(0, 1 << 62, 10_000)}, path, **options)
+    blz.to_blz({"n": RANDOM.integers(0, 1 << 62, 10_000)}, path, **arguments(**options))
 
 
 def numbers(path):
@@ -42,13 +43,15 @@ def test_the_versions_between_two_writes_go_with_the_second_write(path):
     assert numbers(path) == [4, 5, 6]
 
 
-@pytest.mark.parametrize("setting", [{"versions": 5}, {"seconds": 3600}, {"bytes": 10**9}])
+@pytest.mark.parametrize(
+    "setting", [{"keep_versions": 5}, {"keep_seconds": 3600}, {"keep_bytes": 10**9}]
+)
 def test_a_table_with_a_setting_of_its_own_keeps_what_that_says(path, setting):
     with blz.open(path, "a") as t:
-        t.set_retention(**setting)
+        t.configure(**setting)
     for _ in range(4):
         rewrite(path)
-    kept = [2, 3, 4, 5, 6] if "versions" in setting else [1, 2, 3, 4, 5, 6]
+    kept = [2, 3, 4, 5, 6] if "keep_versions" in setting else [1, 2, 3, 4, 5, 6]
     assert numbers(path) == kept
 
 
@@ -65,7 +68,7 @@ def test_a_version_that_a_reader_has_open_stays_when_the_table_is_written_again(
 
 def test_the_oldest_versions_go_when_they_take_more_than_the_bytes_given(path):
     with blz.open(path, "a") as t:
-        t.set_retention(bytes=200_000)
+        t.configure(keep_bytes=200_000)
     for number in range(3, 8):
         rewrite(path)
         # Versions 1 and 2 share their file.
@@ -76,7 +79,7 @@ def test_the_oldest_versions_go_when_they_take_more_than_the_bytes_given(path):
 
 def test_versions_that_share_all_files_with_the_newest_take_only_their_manifests(path):
     with blz.open(path, "a") as t:
-        t.set_retention(bytes=30_000)
+        t.configure(keep_bytes=30_000)
         for number in range(5):
             t.attrs["turn"] = number
         assert numbers(path) == [1, 2, 3, 4, 5, 6, 7]
@@ -84,7 +87,7 @@ def test_versions_that_share_all_files_with_the_newest_take_only_their_manifests
 
 def test_appends_in_quick_succession_keep_to_the_bytes_too(path):
     with blz.open(path, "a") as t:
-        t.set_retention(versions=1000, bytes=0)
+        t.configure(keep_versions=1000, keep_bytes=0)
         for number in range(3):
             t.append({"n": [number]})
     # Each commit pins the version that it was made from.
@@ -95,7 +98,7 @@ def test_a_damaged_version_is_taken_for_empty_and_the_rest_keeps_to_the_bytes(tm
     path = tmp_path / "t.blz"
     rewrite(path)
     with blz.open(path, "a") as t:
-        t.set_retention(bytes=200_000)
+        t.configure(keep_bytes=200_000)
     rewrite(path)
     (path / "meta/manifest" / f"{2:020}").write_bytes(b"damaged")
     rewrite(path)
@@ -108,16 +111,16 @@ def test_a_damaged_version_is_taken_for_empty_and_the_rest_keeps_to_the_bytes(tm
 
 def test_vacuum_keeps_to_the_bytes_of_the_table(path):
     with blz.open(path, "a") as t:
-        t.set_retention(versions=10)
+        t.configure(keep_versions=10)
     for _ in range(3):
         rewrite(path)
     with blz.open(path, "a") as t:
         # Its base stays open until it is committed.
-        t.set_retention(bytes=0)
+        t.configure(keep_bytes=0)
         assert t.vacuum().versions == (5,)
         assert numbers(path) == [6]
 
 
 def test_bytes_below_zero_are_refused(path):
     with blz.open(path, "a") as t, pytest.raises(ValueError, match="bytes"):
-        t.set_retention(bytes=-1)
+        t.configure(keep_bytes=-1)

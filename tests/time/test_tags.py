@@ -19,7 +19,7 @@ def place(request, tmp_path):
     """A table with three versions of one, two and three rows."""
     place = blz.MemoryStore() if request.param == "memory" else tmp_path / "t.blz"
     layout = None if request.param == "memory" else request.param
-    blz.to_blz({"n": [1]}, place, layout=layout)
+    blz.to_blz({"n": [1]}, place, storage=blz.Storage(layout=layout))
     for number in (2, 3):
         blz.to_blz({"n": [number]}, place, mode="a")
     return place
@@ -47,7 +47,7 @@ def test_a_tagged_version_stays_until_its_tag_is_removed(place):
         t.vacuum(keep=1)
         for _ in range(15):
             t.attrs.update(a=time.time())
-        t.set_retention(versions=1)
+        t.configure(keep_versions=1)
         t.vacuum(keep=1)
     blz.to_blz({"n": [7]}, place, mode="w")
     assert blz.read_table(place, version="kept")["n"].to_pylist() == [1, 2]
@@ -93,7 +93,7 @@ def test_a_version_that_vanishes_before_the_commit_is_not_tagged(tmp_path):
     def theirs():
         with blz.open(path, "a") as t:
             t.attrs["a"] = 1
-            t.set_retention(versions=1)
+            t.configure(keep_versions=1)
 
     beside = blz.open(meanwhile(LocalStore(path), theirs), "a")
     with beside as t, pytest.raises(blz.TableNotFoundError, match="cannot be tagged"):
@@ -210,7 +210,7 @@ def test_whatever_is_done_a_tagged_version_reads_as_it_was(acts):
                     t.restore(number)
                     rows[t.version] = rows[number]
                 case "keep":
-                    t.set_retention(versions=draw + 1)
+                    t.configure(keep_versions=draw + 1)
                 case "write":
                     t.close()
                     blz.to_blz({"n": [draw]}, store, mode="w")

@@ -16,7 +16,6 @@ import pyarrow as pa
 from blztable.arrow.types import is_binary
 from blztable.convert.arrays import UNSUITABLE, PandasArray, arrow_array
 from blztable.convert.frames import dtypes
-from blztable.convert.frames.objects import CHOICES
 from blztable.convert.objects.containers import as_objects
 from blztable.errors import SchemaError
 
@@ -37,7 +36,9 @@ def encode(
         array = arrow_array(values, context, nan_as_null)
         # The other choices say what becomes of all that is no plain value.
         levels = _levels(array.type)
-        is_plain = levels == 0 or (choice not in CHOICES[1:] and not _has_sets(values, levels))
+        is_plain = levels == 0 or (
+            choice not in ("json", "error") and not _has_sets(values, levels)
+        )
         if is_plain and not (_may_change(array.type) and _change(_leaves(values, levels))):
             return array, None
     except SchemaError:

@@ -45,7 +45,6 @@ from blztable.convert.objects.reshape import reshaped as reshape
 from blztable.convert.objects.tagged import REMEDY, from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
-CHOICES = ("infer", "json", "error")
 # As "infer", in calls without the option, whose errors cannot advise it.
 NO_OPTION = "infer, without the option"
 # Markers of a missing value; a column with several kinds of them comes back with None.
@@ -61,13 +60,13 @@ _UNSTATED = [SIMPLE[name] for name in ("text", "bytes", "bool", "date", "time", 
 _IMPLIED = _UNSTATED[1:2] + _UNSTATED[3:]
 JSON = "json"
 AS_BYTES = '; make the column bytes with .str.encode("utf-8", "surrogatepass")'
-_NO_TEXT = 'it is no text, and only text is taken with object="error"'
+_NO_TEXT = 'it is no text, and only text is taken with objects="error"'
 
 
 def encode_objects(
     values: np.ndarray, context: str, choice: str = "infer"
 ) -> tuple[pa.Array, Descriptor | None]:
-    """Return an object array and its missing values as Arrow, by one of `CHOICES`."""
+    """Return an object array and its missing values as Arrow, as "infer", "json" or "error"."""
     missing = _missing_of(values)
     markers = {"none"} if missing is None else {MARKER_NAMES[type(v)] for v in values[missing]}
     present = values
@@ -322,7 +321,7 @@ def _fits(descriptor: Descriptor) -> bool:
 def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
     """Return the end of an error about a column of objects: the calls that help."""
     if error.why == _NO_TEXT:
-        return '; convert it with astype(str), or pass object="infer"'
+        return '; convert it with astype(str), or pass storage=Storage(objects="infer")'
     if isinstance(error.value, str) and not _is_utf8(error.value):
         # In text of lists and dicts, astype(str) would keep it.
         return AS_BYTES if error.value in values else REPLACED
@@ -332,7 +331,7 @@ def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
         return "; convert it with astype(str)"
     if choice == NO_OPTION:
         return "; convert it with astype(str)"
-    return '; pass object="json", or convert it with astype(str)'
+    return '; pass storage=Storage(objects="json"), or convert it with astype(str)'
 
 
 def _is_utf8(text: str) -> bool:

@@ -43,7 +43,13 @@ from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.column_writer import ColumnWriter, writers_of
 from blztable.engine.write.columns import write_groups
-from blztable.engine.write.options import WriteOptions
+from blztable.engine.write.options import (
+    CHECKSUM,
+    KEPT,
+    Storage,
+    properties_of,
+    storage_of,
+)
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
 from blztable.format.metalayers import LayerKey
@@ -55,12 +61,12 @@ from blztable.storage.store import Lock
 class ChangeSet:
     """The changes of one transaction. The caller begins `commit` before it makes a change."""
 
-    def __init__(
-        self, commit: Commit, options: WriteOptions, new: StagedVersion | None = None
-    ) -> None:
+    def __init__(self, commit: Commit, storage: Storage, new: StagedVersion | None = None) -> None:
         """Begin with the version that the commit is based on, or with the rows of a new table."""
         self.commit = commit
-        self.options = options
+        self.storage = storage
+        # What the call that last stored rows gave in place of options of the table.
+        self.given = Storage()
         self.staged = new or StagedVersion.of(_base(commit))
         # (change, is_droppable) in the order in which they were added.
         self._changes: list[tuple[Change, bool]] = []
@@ -133,15 +139,30 @@ class ChangeSet:
         changes = {} if content is None else {key: content}
         self.set_keys(LAYERS, changes, {key} - changes.keys())
 
-    def set_row_group_rows(self, rows: int | None) -> None:
-        """Set the rows of new row groups, from the next change on; None for the usual number."""
-        name = "row_group_rows"
-        options = replace(self.options, row_group_rows=rows)  # Checks the number.
-        changes = {} if rows is None else {name: rows}
-        self.set_keys(
-            "properties", changes, self.staged.head.properties.keys() & {name} - changes.keys()
-        )
-        self.options = options
+    def keep_storage(self, storage: Storage) -> None:
+        """Keep other options in the properties, and use them from the next change on."""
+        storage = replace(storage, checksum=storage.checksum or CHECKSUM)
+        properties, kept = self.staged.head.properties, properties_of(storage)
+        changes = {name: value for name, value in kept.items() if properties.get(name) != value}
+        self.set_keys("properties", changes, properties.keys() & {*KEPT} - kept.keys())
+        self.storage = storage
+
+    @contextmanager
+    def stored_as(self, given: Storage) -> Iterator[None]:
+        """Store the rows of this context with other options, which the table does not keep."""
+        kept, self.given = self.storage, given
+        self.storage = self.storage_with_given
+        try:
+            yield
+        finally:
+            self.storage = kept
+
+    @property
+    def storage_with_given(self) -> Storage:
+        """The options of the table, with those that were given for its last rows."""
+        if not properties_of(self.given):
+            return self.storage
+        return storage_of(properties_of(self.storage), self.given)
 
     def add_reliance(self, change: Change) -> None:
         """Add a change that changes nothing and conflicts if what it relies on has changed."""
@@ -188,7 +209,7 @@ class ChangeSet:
             self.staged.store,
             columns,
             groups,
-            self.options,
+            self.storage,
             progress,
             old,
             bundles if is_whole else None,

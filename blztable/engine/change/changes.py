@@ -40,7 +40,7 @@ from blztable.engine.version.staged import (
     StagedColumn,
     StagedVersion,
 )
-from blztable.engine.write.options import BY_COLUMN
+from blztable.engine.write.options import BY_COLUMN, joined, split
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
@@ -471,8 +471,9 @@ def _named(properties: Mapping[str, Json], rename: Callable[[str], str | None]) 
     """Return the properties with renamed columns; a column renamed to None is left out."""
     result = dict(properties)
     for option in BY_COLUMN:
-        value = result.get(option)
-        if isinstance(value, dict):
-            pairs = ((rename(name), choice) for name, choice in value.items())
-            result[option] = {name: choice for name, choice in pairs if name is not None}
+        whole, own = split(result.get(option))
+        if own:
+            pairs = ((rename(name), choice) for name, choice in own.items())
+            kept = {name: choice for name, choice in pairs if name is not None}
+            result[option] = joined(whole, kept)
     return result

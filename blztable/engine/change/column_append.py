@@ -26,6 +26,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import WrittenPart
+from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import (
     COLUMN_BYTES,
     GROUP_BYTES,
@@ -53,7 +54,7 @@ class ColumnwiseAppend:
         self._columns = [_Column(change_set, index, _width(staged, index)) for index in indices]
         self._waiting_bytes = 0
         # Rows of a row group, None until decided; a column with `_enough` rows decides it.
-        self._size = change_set.options.row_group_rows
+        self._size = change_set.storage.row_group_rows
         self._enough = self._rows_per_group()
 
     def add(self, index: int, values: pa.ChunkedArray) -> None:
@@ -131,12 +132,12 @@ class ColumnwiseAppend:
 
     def _rows_per_group(self) -> int:
         """Return the rows of a row group for the present widths of the columns."""
-        options = self._change_set.options
+        storage = self._change_set.storage
         # Count the bytes of a thousand rows, because a row may take less than a byte.
         nbytes = [int(1000 * column.width) for column in self._columns]
-        size = rows_per_group(nbytes, 1000, options.group_rows)
+        size = rows_per_group(nbytes, 1000, group_rows_of(storage))
         # Halve the size while its rows would be too large, as an append does.
-        is_free = not options.row_group_rows
+        is_free = not storage.row_group_rows
         while is_free and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
             size //= 2
         return size

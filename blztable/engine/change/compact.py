@@ -24,20 +24,22 @@ from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
-from blztable.engine.write.options import WriteOptions
+from blztable.engine.write.options import Storage, group_rows_of
 from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import BlzError, ConflictError
 from blztable.storage.store import Lock
 
 
-def merge_after(version: Version, options: WriteOptions) -> tuple[Version, Lock] | None:
+def merge_after(
+    version: Version, storage: Storage, *, is_durable: bool
+) -> tuple[Version, Lock] | None:
     """Merge trailing row groups after an append if the policy says so.
 
     Return the new version, pinned, or None. A failure is only a warning: the append is committed.
     """
-    commit = Commit(Plan(version.store, options.is_durable, base=version))
-    change_set = ChangeSet(commit, options)
+    commit = Commit(Plan(version.store, is_durable, base=version))
+    change_set = ChangeSet(commit, storage)
     groups = version.head.row_groups
     full = _full(change_set)
     run = merge_policy.trailing_run(groups, full)
@@ -104,7 +106,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
             for indices in unsorted.batches():
                 groups, parts = change_set.write(
                     change_set.column_writers(indices),
-                    unsorted.groups(indices, order, change_set.options.group_rows),
+                    unsorted.groups(indices, order, group_rows_of(change_set.storage)),
                     is_whole=len(indices) == len(staged.schema),
                 )
                 written += parts
@@ -232,4 +234,4 @@ def _portions(opened: OpenColumns, start: int, stop: int, full: int) -> Iterator
 def _full(change_set: ChangeSet) -> int:
     """Return the rows of a full row group, computed from the bytes of the present rows."""
     head = change_set.staged.head
-    return rows_per_group(head.columns.nbytes, head.rows, change_set.options.group_rows)
+    return rows_per_group(head.columns.nbytes, head.rows, group_rows_of(change_set.storage))

@@ -11,7 +11,6 @@ from itertools import chain
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
-from blztable.block_terms import PER_ITEM
 from blztable.columns.digits import rounded
 from blztable.columns.types import has_items
 from blztable.engine.change import sorting
@@ -35,7 +34,14 @@ from blztable.engine.write import sort_keys
 from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
 from blztable.engine.write.columns import write_groups
-from blztable.engine.write.options import WriteOptions
+from blztable.engine.write.options import (
+    CHECKSUM,
+    Storage,
+    check_columns,
+    group_rows_of,
+    is_packed,
+    properties_of,
+)
 from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
@@ -62,10 +68,6 @@ class Contents:
         Names with directions to sort the rows by; empty to keep their order.
     more : iterable
         Runs of later rows that need a wider schema, drawn after `parts`.
-    meta : mapping, optional
-        Fixed metalayers of the table.
-    column_meta : mapping, optional
-        Fixed metalayers of columns, by their names.
     """
 
     schema: pa.Schema
@@ -75,15 +77,13 @@ class Contents:
     rows: int | None = None
     sort_by: Sequence[tuple[str, str]] = ()
     more: Iterable[Run] = ()
-    meta: Mapping[str, bytes] | None = None
-    column_meta: Mapping[str, Mapping[str, bytes]] | None = None
 
     def later_runs(self) -> Iterator[Run]:
         """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
         kept = list(map(schemas.digits_of, self.schema))
         for schema, frame, parts in self.more:
             fields = [
-                schemas.kept_digits(field, digits) if pa.types.is_floating(field.type) else field
+                schemas.with_digits(field, digits) if pa.types.is_floating(field.type) else field
                 for field, digits in zip(schema, kept, strict=False)
             ]
             rest = list(schema)[len(kept) :]
@@ -93,9 +93,10 @@ class Contents:
 def create(
     store: Store,
     contents: Contents,
-    options: WriteOptions,
+    storage: Storage,
     *,
     replace_existing: bool,
+    is_durable: bool = True,
     progress: Callback | None = None,
     commit_id: str | None = None,
 ) -> tuple[Version, Lock]:
@@ -106,23 +107,25 @@ def create(
     SchemaError
         A type or value cannot be stored or sorted by; nothing is committed.
     ColumnNotFoundError
-        A column of `sort_by`, of `column_meta` or of the options does not exist.
+        A column of `sort_by` or of the options does not exist.
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
     schema = contents.schema
     schemas.check(schema)
-    options.check_names(schema.names)
-    _check_packing(schema, options)
+    check_columns(storage, schema.names)
+    _check_packing(schema, storage)
+    storage = replace(storage, checksum=storage.checksum or CHECKSUM)
     keys = sort_keys.placed(contents.sort_by, schema, "the data")
     sorting.check(schema, keys)
     owned = {
-        schemas.index_of(schema, name, "the data"): given
-        for name, given in (contents.column_meta or {}).items()
+        schemas.index_of(schema, name, "the data"): own.meta
+        for name, own in (storage.columns or {}).items()
+        if own.meta
     }
     plan = Plan(
         store,
-        options.is_durable,
+        is_durable,
         may_create=True,
         is_replacement=replace_existing,
         commit_id=commit_id,
@@ -142,14 +145,14 @@ def create(
         by_owner = {str(paths[index][0]): given for index, given in owned.items()}
         layers = {
             LayerKey(owner, FIXED, name): content
-            for owner, given in {"": contents.meta or {}, **by_owner}.items()
+            for owner, given in {"": storage.meta or {}, **by_owner}.items()
             for name, content in given.items()
         }
         check(layers)
-        creation = _Creation(store, commit, contents, options, reports, next_bundle, layers)
+        creation = _Creation(store, commit, contents, storage, reports, next_bundle, layers)
         staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
         reports.finish(staged.head.rows)
-        properties = options.to_json()
+        properties = properties_of(storage)
         if keys:
             properties[SORT_BY] = sort_keys.to_json(keys, staged.head.columns.paths)
 
@@ -182,7 +185,7 @@ class _Creation:
     store: Store
     commit: Commit
     contents: Contents
-    options: WriteOptions
+    storage: Storage
     progress: Progress
     # The number of the next bundle.
     next_bundle: int
@@ -190,9 +193,9 @@ class _Creation:
 
     def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
         """Write all rows in their own order."""
-        groups = row_groups(self.contents.parts, self.options.group_rows)
+        groups = row_groups(self.contents.parts, group_rows_of(self.storage))
         first = self._staged(columns, self._write(columns, groups))
-        change_set = ChangeSet(self.commit, self.options, first)
+        change_set = ChangeSet(self.commit, self.storage, first)
         # The progress of a sort counts each row twice.
         progress = Progress(None, None, 1) if self.contents.sort_by else self.progress
         append_runs(change_set, self.contents.later_runs(), progress, first.head.rows)
@@ -203,14 +206,14 @@ class _Creation:
 
         A stream is first written in its own order, because it may not fit in memory.
         """
-        contents, group_rows = self.contents, self.options.group_rows
+        contents, group_rows = self.contents, group_rows_of(self.storage)
         if contents.rows is None:
             staged = self.unsorted(columns)
             unsorted = Unsorted.of_version(staged)
             order = unsorted.order(keys)
             if order is None:
                 return staged
-            change_set = ChangeSet(self.commit, self.options, staged)
+            change_set = ChangeSet(self.commit, self.storage, staged)
             columns = [change_set.column_writers([index]) for index in range(len(staged.schema))]
             self.next_bundle = staged.head.next_bundle
             # Later rows may have made the schema wider.
@@ -242,7 +245,7 @@ class _Creation:
             head = replace(
                 self._head(NewGroups()),
                 uuid=str(uuid.uuid4()),
-                properties=self.options.to_json(),
+                properties=properties_of(self.storage),
                 next_column=_next_column(None, [node.path for node in nodes]),
             )
             drafts = Drafts(self.store, head)
@@ -250,7 +253,7 @@ class _Creation:
             self.store,
             nodes,
             groups,
-            self.options,
+            self.storage,
             self.progress,
             bundles=bundles if is_whole else None,
             look=None if drafts is None else drafts.look,
@@ -323,15 +326,16 @@ def _rounded(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _check_packing(schema: pa.Schema, options: WriteOptions) -> None:
+def _check_packing(schema: pa.Schema, storage: Storage) -> None:
     """Raise SchemaError if a column is to have a chunk for each item, and has no items."""
-    named = options.packing if isinstance(options.packing, Mapping) else {}
-    for field in schema:
-        if named.get(field.name) == PER_ITEM and not has_items(field.type):
-            raise SchemaError(
-                f"packing {PER_ITEM!r} is for text and binary; column {field.name!r} has type "
-                f"{field.type}"
-            )
+    for name, own in (storage.columns or {}).items():
+        if not is_packed(own):
+            for index in schema.get_all_field_indices(name):
+                if not has_items(type_ := schema.field(index).type):
+                    raise SchemaError(
+                        f"packing {own.packing!r} is for text and binary; column {name!r} has type "
+                        f"{type_}"
+                    )
 
 
 def _check_absent(store: Store, version: Version | None, replace_existing: bool) -> None:

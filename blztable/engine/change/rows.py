@@ -31,6 +31,7 @@ from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.version.staged import StagedVersion
+from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
 from blztable.format.head import deletions
@@ -82,7 +83,7 @@ def append_runs(
         staged = change_set.staged
         columns = change_set.column_writers()
         reports.resume(done, len(columns))
-        groups = row_groups(portions, change_set.options.group_rows)
+        groups = row_groups(portions, group_rows_of(change_set.storage))
         written, parts = change_set.write(columns, groups, reports, is_whole=True)
         done += sum(written.rows)
         if written.rows:
@@ -133,7 +134,7 @@ def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Sc
 
     columns = change_set.column_writers()
     added, written = change_set.write(
-        columns, row_groups(parts(), change_set.options.group_rows), is_whole=True
+        columns, row_groups(parts(), group_rows_of(change_set.storage)), is_whole=True
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))

@@ -1,8 +1,7 @@
 """Schema: encode and decode the Arrow schema of a table, and check its types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.errors import UNREADABLE, is_foreign
@@ -55,59 +54,17 @@ def without_false_digits(field: pa.Field) -> pa.Field:
     return field.with_metadata(kept or None)
 
 
-def with_digits(schema: pa.Schema, truncate: Mapping[str, int] | None) -> pa.Schema:
-    """Return the schema of columns of which only some significant digits are kept, by name.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        No column has one of these names.
-    SchemaError
-        A column is not one of floats.
-    """
-    if truncate is None:
-        return schema
-    if not isinstance(truncate, Mapping):
-        raise TypeError(
-            "truncate must be a mapping of column names to numbers of digits, "
-            f"not {type(truncate).__name__}"
-        )
-    for name in truncate:
-        if name not in schema.names:
-            raise ColumnNotFoundError(f"truncate: {no_column(name, schema.names)}")
-    fields = [kept_digits(field, truncate.get(field.name)) for field in schema]
-    return pa.schema(fields, schema.metadata)
-
-
-def kept_digits(field: pa.Field, digits: int | None) -> pa.Field:
+def with_digits(field: pa.Field, digits: int | None) -> pa.Field:
     """Return the field of a column of which so many digits are kept; unchanged for None."""
     if digits is None:
         return field
-    is_number = isinstance(digits, int | np.integer) and not isinstance(digits, bool)
-    if not is_number or not 1 <= digits <= MAX_DIGITS:
-        raise ValueError(
-            f"truncate: column {field.name!r} must keep from 1 to {MAX_DIGITS} digits, "
-            f"not {digits!r}"
-        )
+    assert 1 <= digits <= MAX_DIGITS, digits
     if not pa.types.is_floating(field.type):
         raise SchemaError(
-            f"column {field.name!r}: truncate keeps digits of floats, not of {field.type}; "
-            "cast the column to double, or leave it out of truncate"
+            f"column {field.name!r}: only digits of floats are left out, not of {field.type}; "
+            "cast the column to double, or leave digits out for it"
         )
     return field.with_metadata({**(field.metadata or {}), TRUNCATE_KEY: b"%d" % digits})
-
-
-def check_digits(schema: pa.Schema, truncate: Mapping[str, int] | None) -> None:
-    """Raise unless the columns of a table already keep as many digits as `truncate` says."""
-    wanted = with_digits(schema, truncate)
-    for field, other in zip(schema, wanted, strict=True):
-        kept, asked = digits_of(field), digits_of(other)
-        if kept != asked:
-            raise SchemaError(
-                f"column {field.name!r}: truncate is {asked}, but the table keeps "
-                f"{kept or 'all'} digits of it, and rows of both kinds could not be told apart; "
-                'leave truncate out, or write all rows again with mode="w"'
-            )
 
 
 def index_of(schema: pa.Schema, name: str, context: str) -> int:

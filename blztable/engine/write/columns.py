@@ -17,7 +17,6 @@ from operator import itemgetter
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
-from blztable.block_terms import PER_ITEM
 from blztable.engine.run.budget import MemoryBudget
 from blztable.engine.run.pool import run_groups
 from blztable.engine.run.progress import Progress
@@ -25,7 +24,7 @@ from blztable.engine.run.tasks import Task
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import MOST_COLUMN_BYTES, Bundle, BundleWriter, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns
-from blztable.engine.write.options import WriteOptions
+from blztable.engine.write.options import Storage, checksum_of, is_packed, is_plain
 from blztable.engine.write.parts import TASK_BYTES, PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
 from blztable.storage.store import Store
@@ -42,7 +41,7 @@ def write_groups(
     store: Store,
     columns: Sequence[ColumnWriter],
     groups: Iterable[Portion],
-    options: WriteOptions,
+    storage: Storage,
     progress: Progress,
     old: Old | None = None,
     bundles: BundleWriter | None = None,
@@ -59,7 +58,7 @@ def write_groups(
     """
     rows: list[int] = []
     made: list[Bundle | None] = []
-    shared = Shared(store, options, progress, MemoryBudget(SMALL_BYTES), old)
+    shared = Shared(store, storage, progress, MemoryBudget(SMALL_BYTES), old)
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
@@ -118,18 +117,17 @@ def _bundle(
     shared: Shared, arrays: Iterable[_Entry], rows: int, writer: BundleWriter | None
 ) -> Bundle | None:
     """Return the bundle of a small row group; None if its parts get files of their own."""
-    options = shared.options
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
         # Genuine Bloscpack files, pages of the caller's size, and chunks of one item each, are in
         # files of their own.
-        if options.encoding_of(column.name) != "plain"
-        and options.page_rows_of(column.name) is None
-        and options.packing_of(column.name) != PER_ITEM
+        if not is_plain(own := shared.storage.of(column.name))
+        and own.page_rows is None
+        and is_packed(own)
         and nbytes <= MOST_COLUMN_BYTES
     }
     if writer is None or not is_small(nbytes.values()):
         return None
     columns = dict(sorted(nbytes.items()))
-    return Bundle(columns, rows, writer, options.checksum_of_chunks, shared.budget)
+    return Bundle(columns, rows, writer, checksum_of(shared.storage), shared.budget)

@@ -1,23 +1,28 @@
-"""Write options: given with a call, or stored in the properties of a table.
+"""Storage: how rows are stored, as a call says or as the properties of a table keep it.
 
-Knows nothing of data. An option that may differ by column is one value, or a mapping from column
-names to values; columns missing in the mapping take the default.
+Knows nothing of data. What is None in a `Storage` is left to the table or, for a new one, to us.
 """
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Self, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
 
 from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
+from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.paging import CHUNK_BYTES
+from blztable.engine.version.schema import digits_of, with_digits
 from blztable.engine.write.row_groups import Expected, GroupRows
-from blztable.errors import ColumnNotFoundError, CorruptError, check_encodes, no_column
+from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
 from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS
+from blztable.metalayers import check_fixed
+from blztable.storage.resolve import LAYOUTS
 
 DURABILITIES = ("full", "process")
 # Choose an encoding for each part, or store the values as they are.
@@ -25,14 +30,16 @@ ENCODINGS = ("auto", "plain")
 # What a trial of codecs looks for, if no codec is given.
 SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
+# How columns of Python objects are stored.
+OBJECTS = ("infer", "json", "error")
+CHECKSUM = "crc32"
 
-# Options that may be a mapping by column name.
+# Options that may differ by column. The properties of a table keep them; the schema keeps the
+# digits, and the head the metalayers.
 BY_COLUMN = ("encoding", "packing", "optimize", "compression", "clevel", "shuffle", "page_rows")
-
+OF_COLUMNS = (*BY_COLUMN, "digits", "meta")
 # Options that are stored in the properties of a table.
 KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "expectedlen", "nan_as_null")
-
-T = TypeVar("T")
 
 # Largest number of bytes of a commit_id in UTF-8.
 MAX_ID_LENGTH = 1000
@@ -52,158 +59,405 @@ class CompressionOptions:
 _compression = lru_cache(64)(CompressionOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options of a write, checked before anything is written."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Storage:
+    """How the rows of a table are stored; what is left out is chosen for the data.
 
-    compression: str | Mapping[str, str | None] | None = None
-    clevel: int | Mapping[str, int | None] | None = None
-    shuffle: str | Mapping[str, str | None] | None = None
-    checksum: str = "crc32"
+    A value of `to_blz`, `create` and the verbs that store rows. `columns` has the options of single
+    columns, which go before the others.
+
+    Attributes
+    ----------
+    compression : {"lz4", "lz4hc", "zlib", "zstd"}, optional
+        Codec, in place of the choice by `optimize`.
+    clevel : int, optional
+        Compression level, from 0, not compressed, to 9, smallest; by default 5, or 2 for zstd. A
+        level without a codec is one of lz4.
+    shuffle : {"byte", "bit", "none"}, optional
+        Filter before compression, in place of the one that the trial finds. With `compression`, it
+        is by default "byte" for values wider than one byte, and "bit" for encoded values.
+    encoding : {"auto", "plain"}, optional
+        Encoding of the values before compression. With "auto", the default, numbers, times,
+        dictionary codes and text of few different items are stored in fewer bytes if that returns
+        the very same values; each row group is decided by itself. With "plain", values are stored
+        as Arrow has them, and each column of floats, or of other numbers without nulls, is a series
+        of Bloscpack files; otherwise the columns of a small row group share a file.
+    packing : {"packed", "per_item"}, optional
+        Whether text and binary share chunks. With "packed", the default, a chunk has about 1 MiB
+        of items; with "per_item", each item is a chunk, so that one is read without its neighbours
+        and an update compresses only items that changed. That is for items of 16 KiB and more: an
+        item costs about 50 more bytes, and some 20 microseconds. The option applies to text and
+        binary, also within structs and lists. A row group with more than a million items, or with
+        an item above 256 MiB, stays packed. A column with this option shares no file with others.
+    optimize : {"speed", "size"}, optional
+        What the choice of a codec aims at. By default, each column of each row group gets the codec
+        and the shuffle that a trial on a small part of it finds best: lz4 for numbers, lz4hc for
+        text, and zstd where it saves very much, as with UUIDs. With "speed", all are lz4; with
+        "size", zstd, except where lz4 makes numbers as small.
+    checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
+        Checksum of each chunk; "crc32" by default.
+    page_rows : int, optional
+        Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
+        A column with this option shares no file with others.
+    row_group_rows : int, optional
+        Number of rows of a row group; by default as many as take 256 MB, or 64 MB in one column,
+        but at least 65,536.
+    digits : int, optional
+        Number of significant decimal digits to keep of floats, from 1 to 17, so that they take
+        fewer bytes. A value changes by at most half of a unit of the last digit kept. The setting
+        is part of the schema and holds for all later changes of the table.
+    expectedlen : int, optional
+        Number of rows that the table will have when it is complete. If these are more than a row
+        group takes by default, all row groups are made equal, so that later appends leave no small
+        one at the end. A number that proves wrong does no harm.
+    nan_as_null : bool, optional
+        Whether NaN among floats is a missing value. By default, it is in a DataFrame, a Series or
+        an Index, as in `pyarrow.Table.from_pandas`; in a numpy array or a list it is a value, but
+        not in later rows of a table of a DataFrame. True makes it missing in these too, and False
+        keeps it a value everywhere. In Arrow data and in the nullable dtypes of pandas, which have
+        a missing value of their own, NaN always stays a value.
+    objects : {"infer", "json", "error"}, optional
+        How columns of Python objects are stored. With "infer", the default, values of one kind get
+        the type that Arrow infers, and come back as they were: numbers, times, bytes, UUIDs, IP
+        addresses, lists, tuples, sets, arrays, dicts and more, with missing values. A column of
+        mixed values is refused. With "json", a column of mixed values, of lists or of dicts is
+        stored as JSON text and comes back as it was. With "error", only text is taken.
+    layout : {"directory", "file"}, optional
+        Whether a new table is a directory, the default, or one file. A table keeps its layout.
+    attrs : mapping, optional
+        Attributes of the table: JSON values, and numbers, times and 1-dimensional arrays of numpy
+        and pandas. They are added to the `attrs` of a DataFrame.
+    meta : mapping of str to bytes, optional
+        Fixed metalayers of the table, or of the column: at most 16 named bytes, of 65,535 bytes
+        together, that keep their length. An append changes those that are there.
+    columns : mapping of column names to Storage, optional
+        Options of single columns: all but `checksum`, `row_group_rows`, `expectedlen`,
+        `nan_as_null`, `objects`, `layout` and `attrs`.
+
+    Raises
+    ------
+    ValueError
+        An option is not one of its choices, or one that a column cannot have of its own.
+    TypeError
+        `columns` is not a mapping of names to values of this class.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> small = blz.Storage(optimize="size", columns={"price": blz.Storage(digits=3)})
+    >>> small
+    Storage(optimize='size', columns={'price': Storage(digits=3)})
+    >>> blz.to_blz({"id": [1, 2], "price": [1.23456, 123.456]}, "prices.blz", storage=small)
+    >>> blz.open("prices.blz")["price"].digits
+    3
+    """
+
+    compression: Literal["lz4", "lz4hc", "zlib", "zstd"] | None = None
+    clevel: int | None = None
+    shuffle: Literal["byte", "bit", "none"] | None = None
+    encoding: Literal["auto", "plain"] | None = None
+    packing: Literal["packed", "per_item"] | None = None
+    optimize: Literal["speed", "size"] | None = None
+    checksum: str | None = None
+    page_rows: int | None = None
     row_group_rows: int | None = None
-    page_rows: int | Mapping[str, int] | None = None
-    durability: str = "full"
-    encoding: str | Mapping[str, str] | None = field(default=None, kw_only=True)
-    packing: str | Mapping[str, str] | None = field(default=None, kw_only=True)
-    optimize: str | Mapping[str, str] | None = field(default=None, kw_only=True)
-    # Whether NaN of data that has no other missing value is null; None for the default of the data.
-    nan_as_null: bool | None = field(default=None, kw_only=True)
-    # Rows that the table will have, as its writer expects.
-    expectedlen: int | None = field(default=None, kw_only=True)
-    # Not public: tests use tiny chunks to take every path with little data.
-    chunk_bytes: int = field(default=CHUNK_BYTES, kw_only=True)
+    digits: int | None = None
+    expectedlen: int | None = None
+    nan_as_null: bool | None = None
+    objects: Literal["infer", "json", "error"] | None = None
+    layout: Literal["directory", "file"] | None = None
+    attrs: Mapping[str, Any] | None = None
+    meta: Mapping[str, bytes] | None = None
+    columns: Mapping[str, "Storage"] | None = None
+
+    # A class of a test has tiny chunks, to take every path with little data.
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid option."""
-        for name in ("clevel", "row_group_rows", "expectedlen", "page_rows"):
-            object.__setattr__(self, name, _as_numbers(getattr(self, name)))
-        for encoding in _values(self.encoding):
-            check_choice("encoding", encoding, (None, *ENCODINGS))
-        for packing in _values(self.packing):
-            check_choice("packing", packing, (None, *PACKINGS))
-        for optimize in _values(self.optimize):
-            check_choice("optimize", optimize, (None, *OPTIMIZE))
-        for codec in _values(self.compression):
-            check_choice("compression", codec, (None, *WRITABLE_CODECS))
-        for level in _values(self.clevel):
-            if level is not None and (type(level) is not int or not 0 <= level <= 9):
-                raise ValueError(f"clevel must be an integer from 0 to 9, not {level!r}")
-        for shuffle in _values(self.shuffle):
-            check_choice("shuffle", shuffle, (None, *SHUFFLES))
-        check_choice("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
-        check_choice("durability", self.durability, DURABILITIES)
-        for rows in _values(self.page_rows):
-            if rows is not None and (
-                type(rows) is not int
-                or not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS
-                or rows & (rows - 1)
-            ):
+        """Raise an error for an invalid option."""
+        for name in (*BY_COLUMN, "digits"):
+            if isinstance(getattr(self, name), Mapping):
                 raise ValueError(
-                    f"page_rows must be a power of two from {MIN_PAGE_ROWS} to {MAX_PAGE_ROWS}, "
-                    f"not {rows!r}"
+                    f"{name} must be one value, not a mapping; what differs by column goes into "
+                    f"columns={{name: Storage({name}=...)}}"
                 )
+        for name in ("clevel", "row_group_rows", "expectedlen", "page_rows", "digits"):
+            object.__setattr__(self, name, _as_number(getattr(self, name)))
+        check_choice("encoding", self.encoding, (None, *ENCODINGS))
+        check_choice("packing", self.packing, (None, *PACKINGS))
+        check_choice("optimize", self.optimize, (None, *OPTIMIZE))
+        check_choice("compression", self.compression, (None, *WRITABLE_CODECS))
+        check_choice("shuffle", self.shuffle, (None, *SHUFFLES))
+        check_choice("objects", self.objects, (None, *OBJECTS))
+        check_choice("layout", self.layout, (None, *LAYOUTS))
+        if self.checksum is not None:
+            check_choice("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
+        self._check_number("clevel", 0, 9, "9")
+        self._check_number("digits", 1, MAX_DIGITS, str(MAX_DIGITS))
+        self._check_number("row_group_rows", 1, MAX_NUMBER, "2**62")
+        self._check_number("expectedlen", 1, MAX_NUMBER, "2**62")
+        rows = self.page_rows
+        if rows is not None and (
+            type(rows) is not int or not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS or rows & (rows - 1)
+        ):
+            raise ValueError(
+                f"page_rows must be a power of two from {MIN_PAGE_ROWS} to {MAX_PAGE_ROWS}, "
+                f"not {rows!r}"
+            )
         if not isinstance(self.nan_as_null, bool | None):
             raise ValueError(f"nan_as_null must be True, False or None, not {self.nan_as_null!r}")
-        for name in ("row_group_rows", "expectedlen"):
-            rows = getattr(self, name)
-            if rows is not None and (type(rows) is not int or not 1 <= rows <= MAX_NUMBER):
-                raise ValueError(f"{name} must be an integer from 1 to 2**62, not {rows!r}")
+        if self.meta is not None:
+            object.__setattr__(self, "meta", check_fixed(self.meta))
+        if self.columns is not None:
+            self._check_columns(self.columns)
         assert MIN_PAGE_ROWS <= self.chunk_bytes <= MAX_CHUNK_BYTES, self.chunk_bytes
 
-    @classmethod
-    def of(
-        cls, properties: Mapping[str, Json], overrides: Mapping[str, Any], durability: str
-    ) -> Self:
-        """Return the options in the properties of a table; CorruptError if they are invalid.
+    def _check_number(self, name: str, least: int, most: int, text: str) -> None:
+        value = getattr(self, name)
+        if value is not None and (type(value) is not int or not least <= value <= most):
+            raise ValueError(f"{name} must be an integer from {least} to {text}, not {value!r}")
 
-        Overrides are valid options that go before those of the table. Without a codec among them,
-        `optimize` also goes before the codec and the level of the table.
+    def _check_columns(self, columns: Mapping[str, "Storage"]) -> None:
+        if not isinstance(columns, Mapping):
+            raise TypeError(
+                "columns must be a mapping of column names to values of Storage, "
+                f"not {type(columns).__name__}"
+            )
+        for column, storage in columns.items():
+            if not isinstance(storage, Storage):
+                raise TypeError(
+                    f"columns: {column!r} must have a value of Storage, "
+                    f"not {type(storage).__name__}"
+                )
+            if wrong := set(storage.given()).difference(OF_COLUMNS):
+                raise ValueError(
+                    f"columns: {column!r} cannot have {min(wrong)}, which is one for the whole "
+                    "table; give it to the outer Storage"
+                )
+        object.__setattr__(self, "columns", dict(columns))
+
+    def __repr__(self) -> str:
+        options = (f"{name}={value!r}" for name, value in self.given().items())
+        return f"{type(self).__name__}({', '.join(options)})"
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given, by their names.
+
+        Returns
+        -------
+        dict of str to Any
+            Names and values of those that are not None.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.Storage(compression="zstd", clevel=9).given()
+        {'compression': 'zstd', 'clevel': 9}
         """
-        stored: dict[str, Any] = {name: properties[name] for name in KEPT if name in properties}
-        if "optimize" in overrides:
-            stored |= {"compression": None, "clevel": None}
-        try:
-            return cls(**{**stored, **overrides}, durability=durability)
-        except (TypeError, ValueError) as error:
-            raise CorruptError(f"the properties of the table: {error}") from None
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in values if value is not None}
 
-    def check_names(self, names: Sequence[str]) -> None:
-        """Raise ColumnNotFoundError if a mapping has a name that is not among these."""
-        existing = set(names)
-        for option in BY_COLUMN:
-            value = getattr(self, option)
-            missing = [key for key in value if key not in existing] if _is_mapping(value) else []
-            if missing:
-                raise ColumnNotFoundError(f"{option}: {no_column(missing[0], names)}")
+    def of(self, column: str) -> "Storage":
+        """Return the options of one column: its own ones, and else those of the table.
 
-    def compression_of(self, name: str) -> CompressionOptions:
-        """Return what was asked for a column. A level without a codec is one of lz4."""
-        codec: str | None = _of(self.compression, name, None)
-        level: int | None = _of(self.clevel, name, None)
-        if codec is None and level is not None:
-            codec = "lz4"
-        shuffle: str | None = _of(self.shuffle, name, None)
-        return _compression(codec, level, shuffle, _of(self.optimize, name, None))
+        Parameters
+        ----------
+        column : str
+            Name of the column.
 
-    def encoding_of(self, name: str) -> str:
-        """Return "auto" or "plain" for a column."""
-        return _of(self.encoding, name, None) or "auto"
+        Returns
+        -------
+        Storage
+            If the column has options of its own, what a column can have; else this value itself.
 
-    def packing_of(self, name: str) -> str:
-        """Return "packed" or "per_item" for a column."""
-        return _of(self.packing, name, None) or PACKED
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> storage = blz.Storage(clevel=9, columns={"a": blz.Storage(compression="zstd")})
+        >>> storage.of("a")
+        Storage(compression='zstd', clevel=9)
+        """
+        return self._by_column.get(column, self) if self.columns else self
 
-    def page_rows_of(self, name: str) -> int | None:
-        """Return the page size of a column; None for the default of its type."""
-        return _of(self.page_rows, name, None)
-
-    @property
-    def group_rows(self) -> GroupRows:
-        """The rows of a row group, as `row_groups` takes them."""
-        if self.row_group_rows or not self.expectedlen:
-            return self.row_group_rows
-        return Expected(self.expectedlen)
-
-    @property
-    def checksum_of_chunks(self) -> Checksum:
-        """The checksum of each chunk."""
-        return BY_NAME[self.checksum]
-
-    @property
-    def is_durable(self) -> bool:
-        """True if a commit survives a power loss."""
-        return self.durability == "full"
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the options as the properties of a table."""
-        options = {name: getattr(self, name) for name in KEPT}
-        return {
-            name: dict(value) if _is_mapping(value) else value
-            for name, value in options.items()
-            if value is not None
-        }
+    @cached_property
+    def _by_column(self) -> dict[str, "Storage"]:
+        shared = {name: getattr(self, name) for name in (*BY_COLUMN, "digits")}
+        # The columns of a wide table share few values.
+        whole: dict[int, Storage] = {}
+        for storage in (self.columns or {}).values():
+            if id(storage) not in whole:
+                own, other = storage.given(), shared
+                if storage.optimize is not None:
+                    # A codec of the table would leave nothing to choose.
+                    other = {**shared, "compression": None, "clevel": None}
+                whole[id(storage)] = Storage(**{**other, **own})
+        return {name: whole[id(storage)] for name, storage in (self.columns or {}).items()}
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
+def asked_of(storage: Storage) -> CompressionOptions:
+    """Return what was asked for a column. A level without a codec is one of lz4."""
+    codec = storage.compression
+    if codec is None and storage.clevel is not None:
+        codec = "lz4"
+    return _compression(codec, storage.clevel, storage.shuffle, storage.optimize)
 
 
-def _as_numbers(value: Any) -> Any:
-    """Return integers of any type as int; anything else unchanged, to be refused later."""
-    if isinstance(value, Mapping):
-        return {name: _as_numbers(item) for name, item in value.items()}
+def is_packed(storage: Storage) -> bool:
+    """True if the items of a column share chunks."""
+    return storage.packing in (None, PACKED)
+
+
+def is_plain(storage: Storage) -> bool:
+    """True if the values of a column are to be stored without an encoding."""
+    return storage.encoding == "plain"
+
+
+def checksum_of(storage: Storage) -> Checksum:
+    """Return the checksum of each chunk."""
+    return BY_NAME[storage.checksum or CHECKSUM]
+
+
+def group_rows_of(storage: Storage) -> GroupRows:
+    """Return the rows of a row group, as `row_groups` takes them."""
+    if storage.row_group_rows or not storage.expectedlen:
+        return storage.row_group_rows
+    return Expected(storage.expectedlen)
+
+
+def properties_of(storage: Storage) -> dict[str, Json]:
+    """Return the options that the properties of a table keep, as `storage_of` reads them.
+
+    An option that differs by column is a mapping of names, or a list of the value for the other
+    columns and this mapping.
+    """
+    properties: dict[str, Json] = {}
+    for name in KEPT:
+        value, own = getattr(storage, name), {}
+        if storage.columns and name in BY_COLUMN:
+            values = {column: getattr(one, name) for column, one in storage._by_column.items()}
+            own = {column: other for column, other in values.items() if other != value}
+        if own or value is not None:
+            properties[name] = joined(value, own)
+    return properties
+
+
+def storage_of(properties: Mapping[str, Json], given: Storage | None = None) -> Storage:
+    """Return the options in the properties of a table; CorruptError if they are invalid.
+
+    The options given with a call go before those of the table. Without a codec among them,
+    `optimize` also goes before the codec and the level of the table.
+    """
+    kept = {name: properties[name] for name in KEPT if name in properties}
+    others = {} if given is None else properties_of(given)
+    if "optimize" in others:
+        kept = {name: kept[name] for name in kept if name not in ("compression", "clevel")}
+    try:
+        for name, value in others.items():
+            (whole, own), (new_whole, new_own) = split(kept.get(name)), split(value)
+            kept[name] = value if new_whole is not None else joined(whole, {**own, **new_own})
+        return _decoded(kept)
+    except (TypeError, ValueError) as error:
+        raise CorruptError(f"the properties of the table: {error}") from None
+
+
+def _decoded(kept: Mapping[str, Json]) -> Storage:
+    whole: dict[str, Any] = {}
+    columns: dict[str, dict[str, Any]] = {}
+    for name, value in kept.items():
+        whole[name], own = split(value) if name in BY_COLUMN else (value, {})
+        for column, one in own.items():
+            columns.setdefault(column, {})[name] = one
+    # The columns of a wide table share few values.
+    shared = lru_cache(64, typed=True)(Storage)
+    by_column = {column: shared(**options) for column, options in columns.items()}
+    return Storage(**whole, columns=by_column or None)
+
+
+def split(value: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Return an option of the properties for all columns, and for single ones."""
+    if isinstance(value, list | tuple):
+        whole, own = value
+        return whole, dict(own)
+    return (None, value) if isinstance(value, Mapping) else (value, {})
+
+
+def joined(whole: Any, own: Mapping[str, Any]) -> Json:
+    """Return an option as the properties have it, the inverse of `split`."""
+    if not own:
+        return whole
+    return dict(own) if whole is None else [whole, dict(own)]
+
+
+def given_storage(storage: Storage | None, compression: str | None = None) -> Storage:
+    """Return the options of a call, of which the codec may be given by itself."""
+    if storage is None:
+        return Storage(compression=compression)  # type: ignore[arg-type]
+    if not isinstance(storage, Storage):
+        raise TypeError(f"storage must be a blztable.Storage, not {type(storage).__name__}")
+    if compression is None:
+        return storage
+    if storage.compression is not None:
+        raise ValueError(
+            "compression was given twice; pass compression= or storage=Storage(compression=...)"
+        )
+    return replace(storage, compression=compression)  # type: ignore[arg-type]
+
+
+def schema_with_digits(schema: pa.Schema, storage: Storage) -> pa.Schema:
+    """Return the schema with the digits to keep of columns of floats.
+
+    Raises
+    ------
+    SchemaError
+        A column with digits of its own is not one of floats.
+    """
+    own = {name: one.digits for name, one in (storage.columns or {}).items() if one.digits}
+    if not own and storage.digits is None:
+        return schema
+    fields = [
+        with_digits(field, own.get(field.name) or _digits_of_table(storage, field))
+        for field in schema
+    ]
+    return pa.schema(fields, schema.metadata)
+
+
+def _digits_of_table(storage: Storage, field: pa.Field) -> int | None:
+    return storage.digits if pa.types.is_floating(field.type) else None
+
+
+def check_digits(schema: pa.Schema, storage: Storage) -> None:
+    """Raise SchemaError unless the columns of a table already keep as many digits as asked for."""
+    for field, other in zip(schema, schema_with_digits(schema, storage), strict=True):
+        kept, asked = digits_of(field), digits_of(other)
+        if kept != asked:
+            raise SchemaError(
+                f"column {field.name!r}: digits is {asked}, but the table keeps "
+                f"{kept or 'all'} digits of it, and rows of both kinds could not be told apart; "
+                'leave digits out, or write all rows again with mode="w"'
+            )
+
+
+def check_columns(storage: Storage, names: Sequence[str]) -> None:
+    """Raise ColumnNotFoundError if a column with options of its own is not among these."""
+    existing = set(names)
+    for column in storage.columns or ():
+        if column not in existing:
+            raise ColumnNotFoundError(f"storage: {no_column(column, names)}")
+
+
+def check_taken(storage: Storage, names: Collection[str], verb: str) -> None:
+    """Raise ValueError if options are given that a verb does not take."""
+    wrong = [name for name in storage.given() if name not in names]
+    if wrong:
+        raise ValueError(f"{verb} takes no {wrong[0]}; of Storage it takes {', '.join(names)}")
+
+
+def _as_number(value: Any) -> Any:
+    """Return an integer of any type as int; anything else unchanged, to be refused later."""
     try:
         return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
         return value
-
-
-def _values(value: object) -> list[object]:
-    return list(value.values()) if isinstance(value, Mapping) else [value]
-
-
-def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
-    return value.get(name, default) if isinstance(value, Mapping) else value
 
 
 def check_choice(option: str, value: object, choices: Iterable[str | None]) -> None:

@@ -36,7 +36,14 @@ from blztable.engine.run.tasks import Task
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
 from blztable.engine.write.contents import BundledPart, PartsAlike
-from blztable.engine.write.options import CompressionOptions, WriteOptions
+from blztable.engine.write.options import (
+    CompressionOptions,
+    Storage,
+    asked_of,
+    checksum_of,
+    is_packed,
+    is_plain,
+)
 from blztable.engine.write.reuse import ChunkInput, Make, Old, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
@@ -69,7 +76,7 @@ class Shared:
     """The state that all parts of a write share."""
 
     store: Store
-    options: WriteOptions
+    storage: Storage
     progress: Progress
     budget: MemoryBudget
     old: Old | None
@@ -105,7 +112,7 @@ class PartWriter:
         """Write an array; `group` is the index of its row group, and the rows of that."""
         self._shared = shared
         self._index = index
-        self._options = shared.options
+        self._storage = shared.storage.of(column.name)
         self._column = column
         # Numbers are taken in the order of the rows, for readers that sort the files by number.
         self._k = next(column.numbers) if bundle is None else NO_FILE
@@ -113,8 +120,8 @@ class PartWriter:
         self._group, self._rows = group
         self._array = array
         self._nbytes = nbytes
-        self._checksum = shared.options.checksum_of_chunks
-        self._asked = shared.options.compression_of(column.name)
+        self._checksum = checksum_of(shared.storage)
+        self._asked = asked_of(self._storage)
         self._claims: frozenset[str] = frozenset()
         # The part that this one replaces, if its chunks may be copied.
         self._old_part: Part | None = None
@@ -234,7 +241,7 @@ class PartWriter:
             return []
         if self._k == NO_FILE:
             self._k = next(self._column.numbers)
-        self._info = _block_info(block, self._options.chunk_bytes)
+        self._info = _block_info(block, self._shared.storage.chunk_bytes)
         pieces = [
             piece
             for (_, stream), (_, info) in zip(block.walk(), self._info.walk(), strict=True)
@@ -253,16 +260,15 @@ class PartWriter:
 
     def _block(self, array: pa.Array) -> tuple[Block, pa.Array]:
         """Return the tree of blocks of an array, and an array of the same values for statistics."""
-        page_rows = self._options.page_rows_of(self._column.name)
+        page_rows = self._storage.page_rows
         if self._bundle is not None:
             page_rows = page_rows_of(len(array))
-        is_small = array.nbytes < LEAST_BYTES
-        is_plain = is_small or self._options.encoding_of(self._column.name) != "auto"
-        if self._options.packing_of(self._column.name) == PER_ITEM:
+        has_values = array.nbytes < LEAST_BYTES or is_plain(self._storage)
+        if not is_packed(self._storage):
             block = encode(array, page_rows)
-            block = block if is_plain else encoded(block)
+            block = block if has_values else encoded(block)
             return _with_items(block), array
-        if is_plain:
+        if has_values:
             return encode(array, page_rows), array
         worth = partial(dictionary_worth, options=self._asked)
         few = encode_few_items(array, page_rows, worth)

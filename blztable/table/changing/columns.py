@@ -4,6 +4,7 @@ Knows how the arguments of users become fields, values and frame descriptors. Wr
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,8 @@ from blztable.engine.change import columns as evolving
 from blztable.engine.change import fields, retype, rows, update
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.query import expressions
-from blztable.engine.version.schema import kept_digits
-from blztable.metalayers import check_fixed
+from blztable.engine.version.schema import with_digits
+from blztable.engine.write.options import BY_COLUMN, OF_COLUMNS, Storage, check_taken, given_storage
 from blztable.table.changing.target import Target
 
 
@@ -33,13 +34,14 @@ def add(
     data: Any,
     *,
     default: Any,
-    truncate: int | None,
-    objects: str,
-    meta: Mapping[str, bytes] | None,
+    storage: Storage | None,
 ) -> None:
     """Add a column or a field of a struct."""
     change_set, staged, descriptor = target.change_set, target.staged, None
-    layers = check_fixed(meta or {})
+    storage = given_storage(storage)
+    check_taken(storage, (*OF_COLUMNS, "nan_as_null", "objects"), "add_column")
+    layers = storage.meta or {}
+    own = {option: storage.given()[option] for option in BY_COLUMN if option in storage.given()}
     struct, own_name = fields.parent_of(staged, name) or (None, name)
     own_name, values = evolving.checked_new(own_name), None
     rows_of: Callable[[int], Any]
@@ -48,18 +50,24 @@ def add(
         field = target.field_of(data).with_name(own_name)
         rows_of = partial(update.computed, staged, data)
     else:
-        given = values_of(data, f"column {name!r}", target.how(objects=objects))
+        given = values_of(data, f"column {name!r}", target.how(storage))
         descriptor = given.descriptor
         values, field = plain_values(given.values, own_name)
         change_set.only_once |= not isinstance(values, pa.Scalar)
         rows_of = rows.by_group(values, staged.head.row_groups, own_name)
-    field = kept_digits(described(field, descriptor), truncate)
+    field = with_digits(described(field, descriptor), storage.digits)
     if struct is not None:
-        if default is not None or layers:
-            raise ValueError("default and meta are for columns; a field that is left out is null")
+        if default is not None or layers or own:
+            raise ValueError(
+                "default, meta and how a column is stored are for columns; a field that is left "
+                "out is null, and is stored as its column"
+            )
         fields.add_field(change_set, struct, field, rows_of, _retyping(change_set))
     else:
         declared = target.default(default, field, order_of(values))
+        if own:
+            columns = {**(change_set.storage.columns or {}), own_name: Storage(**own)}
+            change_set.keep_storage(replace(change_set.storage, columns=columns))
         evolving.add_column(change_set, field, rows_of, declared, layers)
 
 
@@ -67,19 +75,19 @@ def alter(
     target: Target,
     name: str,
     *,
-    type_: Any,
+    dtype: Any,
     nullable: bool | None,
     default: Any,
     safe: bool,
 ) -> None:
     """Change the type, the nulls or the default of a column."""
-    if type_ is None and nullable is None and default is no_default:
-        raise ValueError("alter_column needs at least one of type, nullable and default")
+    if dtype is None and nullable is None and default is no_default:
+        raise ValueError("alter_column needs at least one of dtype, nullable and default")
     index = target.staged.index_of(name)
-    field, frame = target.altered(index, type_, nullable)
+    field, frame = target.altered(index, dtype, nullable)
     new_defaults = {}
     if default is not no_default:
-        order = target.categories(index) if type_ is None else None
+        order = target.categories(index) if dtype is None else None
         new_defaults[index] = target.default(default, field, order)
     retype.retype(
         *(target.change_set, "alter_column", {index: field}, frame),

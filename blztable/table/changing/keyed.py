@@ -21,7 +21,7 @@ from blztable.engine.change.keyed import deduplicate as duplicates
 from blztable.engine.change.keyed import upsert as upserting
 from blztable.engine.change.keyed.upsert import NewRows
 from blztable.engine.write import sort_keys
-from blztable.engine.write.options import check_choice
+from blztable.engine.write.options import Storage, check_choice
 from blztable.errors import SchemaError
 from blztable.table.changing.target import Target
 
@@ -32,13 +32,12 @@ def upsert(
     on: str | Sequence[str],
     evolve: bool,
     index: bool | None,
-    nan_as_null: bool | None,
-    objects: str,
+    storage: Storage | None,
 ) -> None:
     """Update the rows whose key is there, and append the others."""
-    change_set, how = target.change_set, target.how(nan_as_null, objects)
+    change_set = target.change_set
     change_set.only_once |= not is_repeatable(data)
-    with change_set.named("upsert"):
+    with target.stored_as(storage) as how, change_set.named("upsert"):
         keys = key_columns(target, on)
         columns, new = _all_rows(target, data, keys, index, how, evolve)
         evolving.widen(change_set, columns.schema, columns.frame)

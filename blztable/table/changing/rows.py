@@ -26,6 +26,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.run.progress import Callback
 from blztable.engine.write import sort_keys
+from blztable.engine.write.options import Storage
 from blztable.table.changing.target import Target
 from blztable.table.names import checked_count
 
@@ -35,12 +36,11 @@ def append(
     data: Any,
     evolve: bool,
     index: bool | None,
-    nan_as_null: bool | None,
-    objects: str,
+    storage: Storage | None,
     progress: Callback | None,
 ) -> None:
     """Add rows at the end."""
-    continues = _append(target, data, evolve, index, nan_as_null, objects, progress)
+    continues = _append(target, data, evolve, index, storage, progress)
     # Their index is of the rows before.
     target.change_set.only_once |= continues
 
@@ -50,21 +50,20 @@ def _append(
     data: Any,
     evolve: bool,
     index: bool | None,
-    nan_as_null: bool | None,
-    objects: str,
+    storage: Storage | None,
     progress: Callback | None = None,
 ) -> bool:
     """Add rows; return True if their index continues from the rows before."""
-    change_set, how = target.change_set, target.how(nan_as_null, objects)
-    change_set.only_once |= not is_repeatable(data)
-    source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
-    rows.append(
-        *(change_set, source.runs),
-        continues_index=lambda: source.continues_index,
-        filled=lambda: source.filled,
-        rows=source.rows,
-        progress=progress,
-    )
+    target.change_set.only_once |= not is_repeatable(data)
+    with target.stored_as(storage) as how:
+        source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
+        rows.append(
+            *(target.change_set, source.runs),
+            continues_index=lambda: source.continues_index,
+            filled=lambda: source.filled,
+            rows=source.rows,
+            progress=progress,
+        )
     return source.continues_index
 
 
@@ -112,15 +111,14 @@ def replace_where(
     where: Any,
     evolve: bool,
     index: bool | None,
-    nan_as_null: bool | None,
-    objects: str,
+    storage: Storage | None,
 ) -> None:
     """Remove the rows that meet a condition, and append rows that all meet it."""
     change_set = target.change_set
     with change_set.named("replace_where"):
         rows.delete(change_set, where)
         before = len(change_set.staged.head.row_groups)
-        _append(target.renewed(), data, evolve, index, nan_as_null, objects)
+        _append(target.renewed(), data, evolve, index, storage)
     new = range(before, len(change_set.staged.head.row_groups))
     rows.check_all_match(change_set.staged, new, where)
 

@@ -4,6 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blztable.convert.objects.tagged import checked_attrs
+from blztable.engine.write.options import (
+    KEPT,
+    Storage,
+    check_columns,
+    check_digits,
+    check_taken,
+    given_storage,
+)
 from blztable.format.manifest import TAGS
 from blztable.format.metalayers import LayerKey
 from blztable.table.changing.target import Target
@@ -28,18 +36,15 @@ def set_tags(target: Target, changes: Mapping[str, int], removed: Sequence[str])
     target.change_set.set_keys(TAGS, changes, removed)
 
 
-def set_retention(
-    target: Target, versions: int | None, seconds: int | None, nbytes: int | None
-) -> None:
-    """Set how long superseded versions are kept; None leaves a limit as it is."""
-    chosen = {"versions": versions, "seconds": seconds, "bytes": nbytes}
-    kept = {f"keep_{k}": checked_count(v, k) for k, v in chosen.items() if v is not None}
+def configure(target: Target, storage: Storage | None, limits: Mapping[str, int | None]) -> None:
+    """Set how rows are stored and versions kept; None leaves a setting as it is."""
+    kept = {name: checked_count(value, name) for name, value in limits.items() if value is not None}
     if kept.get("keep_versions") == 0:
-        raise ValueError("versions must be at least 1: the newest version is always kept")
+        raise ValueError("keep_versions must be at least 1: the newest version is always kept")
+    if storage is not None:
+        given, schema = given_storage(storage), target.staged.schema
+        check_taken(given, (*KEPT, "columns"), "configure")
+        check_columns(given, schema.names)
+        check_digits(schema, given)
+        target.change_set.keep_storage(given)
     target.change_set.set_keys("properties", kept, ())
-
-
-def set_row_group_rows(target: Target, rows: int | None) -> None:
-    """Set the number of rows of new row groups; None for the usual number."""
-    count = rows if rows is None else checked_count(rows, "rows", least=1)
-    target.change_set.set_row_group_rows(count)

@@ -4,7 +4,8 @@ Knows how values become rows of a column: the default, the categories and the mi
 the column has. Changes nothing by itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Ingested, Nan, Reading
+from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import Values, values_of
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
@@ -33,7 +35,16 @@ from blztable.engine.query import expressions
 from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version.staged import StagedVersion
+from blztable.engine.write.options import (
+    OBJECTS,
+    Storage,
+    check_columns,
+    check_digits,
+    given_storage,
+)
 from blztable.errors import SchemaError
+from blztable.format.metalayers import LayerKey, Layers
+from blztable.table.attributes import fixed_metalayers
 from blztable.table.snapshot import Snapshot
 
 
@@ -97,12 +108,50 @@ class Target:
 
         return filling
 
-    def how(self, nan_as_null: bool | None = None, objects: str = NO_OPTION) -> Reading:
+    def how(self, storage: Storage | None = None) -> Reading:
         """Return how data are read, by the options of a call or else by that of the table."""
-        if nan_as_null is None:
-            nan_as_null = self.change_set.options.nan_as_null
+        nan_as_null, objects = self.change_set.storage.nan_as_null, NO_OPTION
+        if storage is not None:
+            objects = storage.objects or OBJECTS[0]
+            if storage.nan_as_null is not None:
+                nan_as_null = storage.nan_as_null
         nan = Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
         return Reading(nan, objects)
+
+    @contextmanager
+    def stored_as(self, storage: Storage | None) -> Iterator[Reading]:
+        """Store rows as a call says, and set what it says of attributes and metalayers.
+
+        Yields how the data of the call are read.
+        """
+        given, change_set = given_storage(storage), self.change_set
+        check_digits(self.staged.schema, given)
+        with change_set.stored_as(given):
+            yield self.how(given)
+        check_columns(given, change_set.staged.schema.names)
+        if given.attrs:
+            change_set.set_keys("attributes", checked_attrs(dict(given.attrs)), ())
+        for name, content in (given.meta or {}).items():
+            fixed_metalayers(self)[name] = content
+        for column, own in (given.columns or {}).items():
+            if own.meta:
+                index = change_set.staged.index_of(column)
+                node = change_set.staged.tree.nodes(index)[0]
+                owner = str(change_set.staged.head.columns.paths[node][0])
+                for name, content in own.meta.items():
+                    fixed_metalayers(self, owner, column)[name] = content
+
+    @property
+    def path(self) -> str:
+        """Path of the table."""
+        return self.staged.store.name
+
+    def _layers(self) -> Layers:
+        return self.change_set.staged.head.metalayers
+
+    def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
+        for key, content in changes.items():
+            self.change_set.set_layer(key, content)
 
     def given(self, name: str, data: Any) -> Values:
         """Return values of the user for a column, or for a new one of this name."""

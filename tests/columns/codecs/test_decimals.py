@@ -11,6 +11,7 @@ from blztable.columns import types
 from blztable.columns.codecs.decimals import are_within
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 KINDS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
@@ -95,5 +96,5 @@ def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column
     message = "column 'a': a value has more digits than decimal"
     for options in ({}, {"sort_by": "a"}):
         with pytest.raises(blz.SchemaError, match=message):
-            blz.to_blz(pa.table({"a": array, "n": numbers}), store, **options)
+            blz.to_blz(pa.table({"a": array, "n": numbers}), store, **arguments(**options))
     assert store.list_names("meta/manifest") == []

@@ -19,6 +19,7 @@ from blztable.convert.foreign.rows import ROWS_AT_ONCE
 from blztable.convert.source import is_repeatable
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 MIXED = np.dtype(
     [
@@ -42,7 +43,7 @@ ROW = st.tuples(
 def stored(data, **options):
     """Return data as they come back from a table, as Arrow."""
     store = MemoryStore()
-    blz.to_blz(data, store, **options)
+    blz.to_blz(data, store, **arguments(**options))
     return blz.read_table(store)
 
 
@@ -61,7 +62,7 @@ def refused(data, message):
 @given(st.lists(ROW, max_size=9), st.sampled_from([slice(None), slice(None, None, -2)]))
 def test_a_structured_array_comes_back_equal(values, rows):
     array, store = np.array(values, MIXED)[rows], MemoryStore()
-    blz.to_blz(array, store, row_group_rows=4)
+    blz.to_blz(array, store, storage=blz.Storage(row_group_rows=4))
     with blz.open(store) as table:
         found = table.to_numpy(structured=True)
     assert found.dtype.names == array.dtype.names
@@ -124,7 +125,7 @@ def test_a_structured_array_in_a_structured_array_comes_back(rows, seed):
     array["matrix"], array["n"] = rng.integers(0, 99, (rows, 2, 3)), rng.integers(0, 99, rows)
     array["word"] = rng.choice(["", "a", "bc"], rows)
     store = MemoryStore()
-    blz.to_blz(array, store, row_group_rows=4)
+    blz.to_blz(array, store, storage=blz.Storage(row_group_rows=4))
     with blz.open(store) as table:
         assert table["at"].type.field("y").type == pa.list_(pa.float64(), 2)
         assert table["at.deep.b"].type == pa.bool_()
@@ -145,7 +146,7 @@ def test_an_array_of_more_dimensions_comes_back_as_it_was(shape, dtype, is_fortr
     values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     values = np.asfortranarray(values) if is_fortran else values
     store = MemoryStore()
-    blz.to_blz({"a": values}, store, row_group_rows=2)
+    blz.to_blz({"a": values}, store, storage=blz.Storage(row_group_rows=2))
     with blz.open(store, "a") as table:
         found = table["a"].to_numpy()
         assert found.shape == shape

@@ -82,10 +82,10 @@ def test_mixed_values_are_refused_with_a_remedy_that_works():
     for data in ({"x": [1, "a"]}, [{"x": 1}, {"x": "a"}]):
         with pytest.raises(SchemaError, match=message):
             blz.to_blz(data, store)
-        blz.to_blz(data, store, object="json")
+        blz.to_blz(data, store, storage=blz.Storage(objects="json"))
         assert blz.read_blz(store)["x"].tolist() == [1, "a"]
     with blz.open(store, mode="a") as t:
-        t.append({"x": [[1], {2}]}, object="json")
+        t.append({"x": [[1], {2}]}, storage=blz.Storage(objects="json"))
         t.update({"x": {5}}, pa.compute.field("x") == "1")
         assert t.to_pandas()["x"].tolist() == [{5}, "a", [1], {2}]
     with pytest.raises(SchemaError, match=r"row 0: .*surrogate.*; make it bytes with encode"):
@@ -137,10 +137,10 @@ def test_given_categories_are_refused_with_a_remedy_that_works():
     pd.DataFrame({"x": ["b", "z"]}).to_blz(store)
     with blz.open(store, mode="a") as t:
         with pytest.raises(SchemaError, match=r"has those of its values; pass type=\"category\""):
-            t.alter_column("x", type=dtype)
+            t.alter_column("x", dtype=dtype)
         t.add_column("new", t["x"].to_pandas().astype(dtype))
         assert t.to_pandas()["new"].dtype == dtype
-        t.alter_column("x", type="category")
+        t.alter_column("x", dtype="category")
         assert t.to_pandas()["x"].tolist() == ["b", "z"]
 
 

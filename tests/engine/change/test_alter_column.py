@@ -16,6 +16,7 @@ from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import bits
+from support.options import arguments
 from support.stores import Hooked
 
 F = pd.DataFrame
@@ -23,7 +24,7 @@ F = pd.DataFrame
 
 def table(data, **options) -> blz.CTable:
     store = MemoryStore()
-    blz.to_blz(data, store, **{"row_group_rows": 3, "page_rows": 8, **options})
+    blz.to_blz(data, store, **arguments(**{"row_group_rows": 3, "page_rows": 8, **options}))
     return blz.open(store, "a")
 
 
@@ -36,7 +37,7 @@ def watched(data) -> tuple[blz.CTable, list[tuple[str, str]]]:
             touched.append((name, args[0]))
 
     store = MemoryStore()
-    blz.to_blz(data, store, row_group_rows=2, durability="process")
+    blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return blz.open(Hooked(store, before=hook), "a"), touched
 
 
@@ -63,7 +64,7 @@ IN_PLACE = {
 def test_a_type_of_the_same_bytes_touches_no_file(case):
     array, type_ = IN_PLACE[case]
     t, touched = watched(pa.table({"a": array, "b": [1, 2, 3, 4]}))
-    t.alter_column("a", type=type_)
+    t.alter_column("a", dtype=type_)
     assert touched == []
     assert t.schema.field("a").type == type_
     plain = array.dictionary_decode() if pa.types.is_dictionary(type_) else array.cast(type_)
@@ -81,7 +82,7 @@ def test_a_type_of_the_same_bytes_touches_no_file(case):
 @pytest.mark.usefixtures("own_files_here")
 def test_only_the_column_is_read_and_written_where_its_bytes_change():
     t, touched = watched({"a": [1, 2, 3], "b": [4, 5, 6], "c": ["x", "y", "z"]})
-    t.alter_column("b", type="double")
+    t.alter_column("b", dtype="double")
     assert {key.split("/")[1] for _, key in touched} == {"col1"}
     assert [key for name, key in touched if name == "put_new"] == [
         "data/col1/__3__.bin",
@@ -120,7 +121,7 @@ EXACT = [
 def test_every_row_group_gets_the_new_type(array, type_):
     rows = pa.chunked_array([array] * 4)
     t = table(pa.table({"a": rows, "b": range(len(rows))}))
-    t.alter_column("a", type=type_)
+    t.alter_column("a", dtype=type_)
     found = t["a"][:]
     assert found.type == type_
     assert found.to_pylist() == rows.to_pylist()
@@ -137,7 +138,7 @@ def test_a_zone_changes_together_with_the_unit_and_in_the_default_too(unit):
     in_oslo = pa.array([0, None, 1_791_702_000_000_000], pa.timestamp("us", "Europe/Oslo"))
     t = table(pa.table({"at": in_oslo, "n": [1, 2, 3]}))
     t.alter_column("at", default=in_oslo[2])
-    t.alter_column("at", type=pa.timestamp(unit, "UTC"))
+    t.alter_column("at", dtype=pa.timestamp(unit, "UTC"))
     t.append({"n": [4]})
     moments = in_oslo.cast(pa.timestamp(unit, "UTC"))
     assert t["at"][:].equals(pa.concat_arrays([moments, moments[2:]]))
@@ -167,7 +168,7 @@ HEEDED = (
 def test_a_value_that_would_change_is_told_and_nothing_is_committed(values, type_, message):
     t = table(pa.table({"a": values}))
     with pytest.raises(SchemaError, match=f"^column 'a': .*{message}.*; {HEEDED}"):
-        t.alter_column("a", type=type_)
+        t.alter_column("a", dtype=type_)
     assert t.version == 1
     assert t.verify().is_intact
 
@@ -194,7 +195,7 @@ UNSAFE = [
 @pytest.mark.parametrize(("values", "type_", "wanted"), UNSAFE, ids=str)
 def test_anything_else_is_converted_on_request(values, type_, wanted):
     t = table(pa.table({"a": values, "b": values}))
-    t.alter_column("a", type=type_, safe=False)
+    t.alter_column("a", dtype=type_, safe=False)
     if wanted is not None:
         assert t["a"][:].to_pylist() == wanted
     assert t["b"][:].to_pylist() == pa.array(values).to_pylist()
@@ -214,7 +215,7 @@ def test_anything_else_is_converted_on_request(values, type_, wanted):
 def test_what_has_no_counterpart_is_told_in_any_case(values, type_, message):
     t = table(pa.table({"a": values}))
     with pytest.raises(SchemaError, match=f"column 'a': .*{message}"):
-        t.alter_column("a", type=type_, safe=False)
+        t.alter_column("a", dtype=type_, safe=False)
     assert t.version == 1
 
 
@@ -247,7 +248,7 @@ class TestNulls:
 
     def test_the_type_and_the_nulls_change_together(self):
         t = table({"a": [1, 2, 3, 4]})
-        t.alter_column("a", type="double", nullable=False, default=0.5)
+        t.alter_column("a", dtype="double", nullable=False, default=0.5)
         assert t.schema.field("a") == pa.field("a", pa.float64(), nullable=False)
         t.resize(5)
         assert t["a"][:].to_pylist() == [1, 2, 3, 4, 0.5]
@@ -268,7 +269,7 @@ class TestDefaults:
         [
             lambda t: t.append({"b": ["z"]}),
             lambda t: t.resize(9),
-            lambda t: t.alter_column("a", type="double"),
+            lambda t: t.alter_column("a", dtype="double"),
         ],
     )
     def test_a_change_that_used_a_former_default_is_a_conflict(self, change):
@@ -283,7 +284,7 @@ class TestDefaults:
         "change",
         [
             lambda t: t.append({"a": [2], "b": ["z"]}),
-            lambda t: t.alter_column("b", type="binary"),
+            lambda t: t.alter_column("b", dtype="binary"),
             lambda t: t.update({"b": "z"}),
         ],
     )
@@ -299,10 +300,10 @@ class TestDefaults:
     def test_a_default_goes_with_the_type(self):
         t = table({"a": [1], "b": [2]})
         t.alter_column("a", default=7)
-        t.alter_column("a", type="double")
+        t.alter_column("a", dtype="double")
         t.append({"b": [3]})
         assert t["a"][:].to_pylist() == [1.0, 7.0]
-        t.alter_column("a", type="string", safe=False)
+        t.alter_column("a", dtype="string", safe=False)
         t.append({"b": [4]})
         assert t["a"][:].to_pylist() == ["1", "7", "7"]
 
@@ -310,8 +311,8 @@ class TestDefaults:
         t = table({"a": [1], "b": [2]})
         t.alter_column("a", default=700)
         with pytest.raises(SchemaError, match="the default value 700 cannot become int8"):
-            t.alter_column("a", type="int8")
-        t.alter_column("a", type="int8", default=7)
+            t.alter_column("a", dtype="int8")
+        t.alter_column("a", dtype="int8", default=7)
         t.append({"b": [3]})
         assert t["a"][:].to_pylist() == [1, 7]
         with pytest.raises(SchemaError, match="the default of column 'a'"):
@@ -351,7 +352,7 @@ class TestFrames:
     def test_a_column_is_read_as_its_new_dtype(self, values, type_, dtype):
         frame = F({"a": values, "b": 1})
         t = table(frame)
-        t.alter_column("a", type=type_)
+        t.alter_column("a", dtype=type_)
         found = t.to_pandas()
         assert found["a"].dtype == dtype
         expected = frame["a"].astype(dtype)
@@ -362,19 +363,19 @@ class TestFrames:
         frame = F({"a": pd.array([1, 2], "Int64"), "b": pd.Categorical(["x", "y"])})
         t = table(pa.Table.from_pandas(frame))
         assert t.to_pandas()["a"].dtype == "Int64"
-        t.alter_column("a", type="double")
-        t.alter_column("b", type="string")
+        t.alter_column("a", dtype="double")
+        t.alter_column("b", dtype="string")
         assert t.to_pandas().dtypes.astype(str).tolist() == ["Float64", "str"]
 
     def test_an_index_is_altered_like_a_column(self):
         t = table(F({"a": [1, 2]}, index=pd.Index([7, 9], name="k")))
-        t.alter_column("k", type="int8")
+        t.alter_column("k", dtype="int8")
         assert t.to_pandas().index.dtype == "int8"
         assert t.to_pandas().index.tolist() == [7, 9]
 
     def test_a_sorted_table_stays_sorted_by_it(self):
         t = table(F({"a": [3, 1, 2]}), sort_by="a")
-        t.alter_column("a", type="double")
+        t.alter_column("a", dtype="double")
         t.append(F({"a": [1.5]}))
         t.compact()
         assert t.sort_by == [("a", "ascending")]
@@ -388,18 +389,18 @@ class TestMistakes:
 
     def test_a_column_that_is_not_there_is_told(self):
         with pytest.raises(ColumnNotFoundError):
-            table({"a": [1]}).alter_column("b", type="int8")
+            table({"a": [1]}).alter_column("b", dtype="int8")
 
     @pytest.mark.parametrize("type_", ["no type", 7, [1], "category[x]"], ids=repr)
     def test_what_is_no_type_is_told(self, type_):
         t = table({"a": [1]})
         with pytest.raises(SchemaError, match="column 'a': expected a type such as"):
-            t.alter_column("a", type=type_)
+            t.alter_column("a", dtype=type_)
         assert t.version == 1
 
     def test_a_type_that_cannot_be_stored_is_told(self):
         with pytest.raises(SchemaError, match="column 'a'"):
-            table({"a": [1]}).alter_column("a", type=pa.month_day_nano_interval())
+            table({"a": [1]}).alter_column("a", dtype=pa.month_day_nano_interval())
 
 
 ARRAYS = st.sampled_from(
@@ -432,7 +433,7 @@ def test_a_column_becomes_what_arrow_casts_it_to_or_stays(array, type_, data):
     t = table(pa.table({"a": rows, "k": range(len(rows))}))
     before = t.to_arrow()
     try:
-        t.alter_column("a", type=type_)
+        t.alter_column("a", dtype=type_)
     except SchemaError:
         assert t.version == 1
         assert t.to_arrow().equals(before)
@@ -452,10 +453,10 @@ def test_a_column_becomes_what_arrow_casts_it_to_or_stays(array, type_, data):
         return
     except pa.ArrowNotImplementedError:
         with pytest.raises(SchemaError):
-            t.alter_column("a", type=type_, safe=False)
+            t.alter_column("a", dtype=type_, safe=False)
         return
     # What Arrow's own safe cast takes, the unsafe one of the table takes as well.
-    t.alter_column("a", type=type_, safe=False)
+    t.alter_column("a", dtype=type_, safe=False)
     found = t["a"][:]
     found = found.cast(wanted.type) if pa.types.is_dictionary(type_) else found
     assert bits(found) == bits(wanted)

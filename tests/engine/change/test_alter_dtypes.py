@@ -13,6 +13,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 MONTHS = pd.period_range("2020-01", periods=2, freq="M")
 INTERVALS = pd.interval_range(0, 2)
@@ -21,7 +22,7 @@ ADDRESSES = [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("10.0.0.2")]
 
 def table(values, **options) -> blz.CTable:
     store = MemoryStore()
-    pd.DataFrame({"v": values}).to_blz(store, **options)
+    pd.DataFrame({"v": values}).to_blz(store, **arguments(**options))
     return blz.open(store, "a")
 
 
@@ -49,7 +50,7 @@ def test_stored_values_get_no_other_meaning(values, type_, safe):
     t = table(values)
     before = t.to_pandas()
     with pytest.raises(blz.SchemaError, match=r"would not mean the same; .* t.add_column\("):
-        t.alter_column("v", type=bytes if type_ == "bytes" else type_, safe=safe)
+        t.alter_column("v", dtype=bytes if type_ == "bytes" else type_, safe=safe)
     pd.testing.assert_frame_equal(t.to_pandas(), before)
 
 
@@ -67,7 +68,7 @@ def test_stored_values_get_no_other_meaning(values, type_, safe):
 )
 def test_a_dtype_of_the_same_meaning_is_taken(values, type_):
     t = table(values)
-    t.alter_column("v", type=type_)
+    t.alter_column("v", dtype=type_)
     expected = pd.DataFrame({"v": pd.Series(values).astype(type_)})
     pd.testing.assert_frame_equal(t.to_pandas(), expected)
 
@@ -92,13 +93,13 @@ def test_a_category_has_the_values_of_the_column(case):
     values, first = CATEGORIES[case]
     frame = pd.DataFrame({"v": values})
     t = table(values)
-    t.alter_column("v", type="category")
+    t.alter_column("v", dtype="category")
     pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
     t.append(frame)
     t.append(frame.astype("category"))
     whole = pd.concat([frame] * 3, ignore_index=True)
     pd.testing.assert_frame_equal(t.to_pandas(), whole.astype("category"))
-    t.alter_column("v", type=first)
+    t.alter_column("v", dtype=first)
     pd.testing.assert_frame_equal(t.to_pandas(), whole)
     t.append(frame)
 
@@ -107,14 +108,14 @@ def test_a_category_has_the_values_of_the_column(case):
 def test_objects_become_the_categories_that_pandas_makes(values):
     frame = pd.DataFrame({"v": pd.Series(values, dtype=object)})
     t = table(frame["v"])
-    t.alter_column("v", type="category")
+    t.alter_column("v", dtype="category")
     pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
 
 
 def test_a_sparse_column_becomes_categories():
     frame = pd.DataFrame({"v": pd.arrays.SparseArray([0, 1])})
     t = table(frame["v"])
-    t.alter_column("v", type="category")
+    t.alter_column("v", dtype="category")
     pd.testing.assert_frame_equal(t.to_pandas(), frame.astype("category"))
 
 
@@ -136,7 +137,7 @@ def test_values_that_a_dictionary_cannot_hold_are_no_category(values):
     t = table(values)
     before = t.to_pandas()
     with pytest.raises(blz.SchemaError, match=r"would not mean the same; .* t.add_column\("):
-        t.alter_column("v", type="category")
+        t.alter_column("v", dtype="category")
     pd.testing.assert_frame_equal(t.to_pandas(), before)
 
 
@@ -187,7 +188,7 @@ def twice(values) -> tuple[blz.CTable, pd.DataFrame]:
     first = pd.Series(values)
     frame = pd.DataFrame({"v": first, "w": first[::-1].reset_index(drop=True)})
     store = MemoryStore()
-    frame.to_blz(store, row_group_rows=1)
+    frame.to_blz(store, storage=blz.Storage(row_group_rows=1))
     return blz.open(store, "a"), frame
 
 

@@ -14,6 +14,7 @@ from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersio
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 from support.stores import tree
 
 # Numbers that compress, so that each chunk has a codec.
@@ -29,7 +30,7 @@ BY_COLUMN = {
 @pytest.fixture
 def store():
     store = MemoryStore()
-    blz.to_blz(ROWS, store, **BY_COLUMN, durability="process")
+    blz.to_blz(ROWS, store, **arguments(**BY_COLUMN, durability="process"))
     return store
 
 
@@ -133,7 +134,7 @@ def test_keys_that_were_set_or_removed_meanwhile_conflict_though_the_value_is_no
 def test_a_property_that_was_changed_is_told_as_one(store):
     before = staged(store)
     with opened(store) as table:
-        table.set_retention(versions=3)
+        table.configure(keep_versions=3)
     with pytest.raises(ConflictError, match="property 'keep_versions' was changed by version 2"):
         Keys.of(before, "properties", {"keep_versions": 4}).rebase(staged(store))
     after = Keys.of(before, "properties", {"keep_seconds": 4}).rebase(staged(store)).head.properties
@@ -143,7 +144,7 @@ def test_a_property_that_was_changed_is_told_as_one(store):
 def test_row_groups_are_found_by_their_files_not_by_their_rows():
     """Other row groups with the same numbers of rows are not taken for the joined ones."""
     store = MemoryStore()
-    blz.to_blz({"n": range(8)}, store, row_group_rows=2, durability="process")
+    blz.to_blz({"n": range(8)}, store, storage=blz.Storage(row_group_rows=2), durability="process")
     before = staged(store)
     change = Join.of(before, 1, 3, NewGroups(), [])
     with opened(store) as table:

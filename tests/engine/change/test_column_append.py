@@ -7,12 +7,13 @@ import pytest
 import blztable as blz
 from blztable.errors import LimitError, SchemaError
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 from support.stores import tree
 
 
 def table(data, **options) -> blz.CTable:
     store = MemoryStore()
-    blz.to_blz(data, store, durability="process", **options)
+    blz.to_blz(data, store, **arguments(durability="process", **options))
     return blz.open(store, "a")
 
 

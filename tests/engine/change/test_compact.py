@@ -9,13 +9,13 @@ from blztable.engine.change import merge_policy
 from blztable.engine.change.compact import compact
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.versions import pin
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
+from support.options import arguments
 from support.stores import Hooked, changing, once, tree
 
 SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
@@ -40,9 +40,9 @@ def categories(n, type_=None):
 
 def test_the_rows_of_a_row_group_are_set_later():
     store = MemoryStore()
-    blz.to_blz(ALL, store, row_group_rows=2)
+    blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=2))
     with opened(store) as table:
-        version = table.set_row_group_rows(4).version
+        version = table.configure(storage=blz.Storage(row_group_rows=4)).version
         assert table.version == version == 2
         table.append(ALL)
         assert row_groups(store) == (2, 2, 2, 2, 4, 4)
@@ -50,23 +50,23 @@ def test_the_rows_of_a_row_group_are_set_later():
         assert row_groups(store) == (4, 4, 4, 4)
         # Within a transaction, the next verb knows it.
         with table.transaction() as tx:
-            tx.set_row_group_rows(8)
+            tx.configure(storage=blz.Storage(row_group_rows=8))
             tx.append(ALL)
             tx.compact()
         assert row_groups(store) == (8, 8, 8)
         version = table.version
         for wrong in (0, -1, 2**63):
             with pytest.raises(ValueError, match=r"row_group_rows|rows must be at least 1"):
-                table.set_row_group_rows(wrong)
-        with pytest.raises(TypeError):
-            table.set_row_group_rows(1.5)
+                table.configure(storage=blz.Storage(row_group_rows=wrong))
+        with pytest.raises(ValueError, match="row_group_rows must be an integer"):
+            table.configure(storage=blz.Storage(row_group_rows=1.5))
         assert table.version == version
     # Another handle knows it; None is the default of the writer, and changes nothing twice.
     with opened(store) as table:
         table.append(ALL)
         assert row_groups(store) == (8, 8, 8, 8)
-        version = table.set_row_group_rows(None).version
-        assert table.set_row_group_rows(None).version == version
+        version = table.configure(storage=blz.Storage()).version
+        assert table.configure(storage=blz.Storage()).version == version
         table.compact()
         assert row_groups(store) == (32,)
         assert table.to_arrow() == pa.concat_tables([ALL] * 4).combine_chunks()
@@ -76,15 +76,15 @@ def test_row_group_rows_that_two_set_are_a_conflict():
     store = MemoryStore()
     blz.to_blz(ALL, store)
     with opened(store, retries=0) as first, opened(store) as second:
-        second.set_row_group_rows(4)
+        second.configure(storage=blz.Storage(row_group_rows=4))
         with pytest.raises(ConflictError, match="'row_group_rows' was changed"):
-            first.set_row_group_rows(2)
+            first.configure(storage=blz.Storage(row_group_rows=2))
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
 def test_compacting_leaves_what_fits_no_longer_together(sizes):
     store = MemoryStore()
-    blz.create(store, SCHEMA, row_group_rows=10, durability="process").close()
+    blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=10), durability="process").close()
     whole = pa.table({"n": range(sum(sizes)), "text": [None] * sum(sizes)}, SCHEMA)
     start = 0
     with opened(store) as table, table.transaction() as tx:
@@ -106,9 +106,9 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
 def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others():
     # A list of all row groups for each run would take memory quadratic in their number.
     store = MemoryStore()
-    blz.to_blz(ALL, store, row_group_rows=1, durability="process")
+    blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=1), durability="process")
     with blz.open(store) as table:
-        options = WriteOptions(row_group_rows=2, durability="process")
+        options = blz.Storage(row_group_rows=2)
         with changing(table._snapshot.version, options) as work:
             compact(work)
             joins = [change for change, _ in work._changes]
@@ -125,7 +125,7 @@ def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others
 
 def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
     store = MemoryStore()
-    blz.create(store, SCHEMA, row_group_rows=20, durability="process").close()
+    blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=20), durability="process").close()
     sizes = [4, 4, 20, *[1] * 7]
     whole = pa.table({"n": range(60), "text": [None] * 60}, SCHEMA)
     start = 0
@@ -149,12 +149,14 @@ def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
 
 
 def write(store, rows):
-    blz.to_blz(rows, store, mode="a", row_group_rows=len(rows), durability="process")
+    blz.to_blz(
+        rows, store, mode="a", storage=blz.Storage(row_group_rows=len(rows)), durability="process"
+    )
 
 
 def test_what_others_append_while_a_table_is_sorted_lies_behind():
     store = MemoryStore()
-    blz.to_blz(ALL, store, row_group_rows=3, durability="process")
+    blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=3), durability="process")
 
     def theirs():
         with opened(store) as other:
@@ -167,9 +169,9 @@ def test_what_others_append_while_a_table_is_sorted_lies_behind():
 
 def test_a_sort_of_rows_in_order_that_joins_row_groups_is_a_sort():
     store = MemoryStore()
-    blz.to_blz(ALL, store, row_group_rows=1, durability="process")
+    blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=1), durability="process")
     with opened(store) as table:
-        table.set_row_group_rows(8)
+        table.configure(storage=blz.Storage(row_group_rows=8))
         table.compact(sort_by=["n"])
         assert table.versions()[-1].operation == "sort"
         assert table.sort_by == [("n", "ascending")]
@@ -179,7 +181,7 @@ def test_a_sort_of_rows_in_order_that_joins_row_groups_is_a_sort():
 @pytest.mark.parametrize("theirs", ["update", "drop"])
 def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(theirs):
     store = MemoryStore()
-    blz.to_blz(ALL, store, row_group_rows=3, durability="process")
+    blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=3), durability="process")
 
     def change():
         with opened(store) as other:
@@ -197,7 +199,7 @@ def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(thei
 
 def sort(table, keys, **options):
     store = MemoryStore()
-    blz.to_blz(table, store, durability="process", **options)
+    blz.to_blz(table, store, **arguments(durability="process", **options))
     with opened(store) as opened_:
         opened_.compact(sort_by=keys)
         assert opened_.verify().is_intact
@@ -243,7 +245,7 @@ def test_ordered_categories_are_sorted_by_their_order_as_pandas_does(way):
     kind = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
     frame = pd.DataFrame({"c": pd.Series(["high", "low", None, "mid", "low", "high"], dtype=kind)})
     store = MemoryStore()
-    blz.to_blz(frame[:3], store, row_group_rows=2, durability="process")
+    blz.to_blz(frame[:3], store, storage=blz.Storage(row_group_rows=2), durability="process")
     with opened(store) as t:
         t.resize(4)  # By a row of a part without any categories.
         t.append(frame[3:], index=False)
@@ -282,7 +284,9 @@ def test_categories_that_have_no_room_together_are_not_sorted():
 def test_a_table_that_is_tidy_is_left_as_it_is(keys):
     store = MemoryStore()
     table = pa.table({"n": [1, 1, 2, 3, None], "text": [*"edcba"]}, SCHEMA)
-    blz.to_blz(table, store, row_group_rows=2, durability="process", sort_by="n")
+    blz.to_blz(
+        table, store, storage=blz.Storage(row_group_rows=2), durability="process", sort_by="n"
+    )
     before = tree(store)
     with opened(store) as t:
         assert t.compact(sort_by=keys).version == 1

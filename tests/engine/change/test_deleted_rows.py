@@ -22,7 +22,7 @@ TABLE = pa.table(
 @pytest.fixture
 def store():
     store = MemoryStore()
-    blz.to_blz(TABLE, store, row_group_rows=GROUP, page_rows=16)
+    blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=GROUP, page_rows=16))
     return store
 
 
@@ -112,7 +112,7 @@ def test_values_that_are_new_are_right_beside_deleted_rows(store):
         t.add_column("twice", np.array(left) * 2)
         t.add_column("thrice", pc.multiply(pc.field("n"), 3))
         t.update({"n": pc.subtract(pc.field("n"), 1)}, where=pc.field("n") > 150)
-        t.alter_column("text", type="large_string")
+        t.alter_column("text", dtype="large_string")
         assert deleted_rows(t) == [2, 2, 1]
         found = t.to_arrow()
     assert found["twice"].to_pylist() == [2 * n for n in left]

@@ -53,7 +53,12 @@ def test_a_selection_takes_a_bit_a_row_and_nothing_for_all_or_none():
 )
 def test_parts_of_row_groups_that_are_done_are_forgotten(step):
     store = MemoryStore()
-    blz.to_blz(pa.table({"n": range(20)}), store, row_group_rows=2, durability="process")
+    blz.to_blz(
+        pa.table({"n": range(20)}),
+        store,
+        storage=blz.Storage(row_group_rows=2),
+        durability="process",
+    )
     with blz.open(store) as table:
         opened = OpenColumns.whole(StagedVersion.of(table._snapshot.version))
         of_group = step(opened)
@@ -88,7 +93,12 @@ def test_no_change_keeps_the_parts_of_all_row_groups(change):
     store = MemoryStore()
     # So many rows that only a few row groups are written at a time.
     rows = pa.array(np.arange(GROUPS * 10_000) % 1000, pa.int32())
-    blz.to_blz(pa.table({"n": rows}), store, row_group_rows=10_000, durability="process")
+    blz.to_blz(
+        pa.table({"n": rows}),
+        store,
+        storage=blz.Storage(row_group_rows=10_000),
+        durability="process",
+    )
     with blz.open(Hooked(store, before=count), "a", durability="process") as table:
         CHANGES[change](table)
     assert len(most) >= 4

@@ -20,6 +20,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
 from support import samples, tamper
 from support.bit_equality import bits, same_table
+from support.options import arguments
 from support.recording_store import Recorded
 from support.samples import numbers_table
 
@@ -36,8 +37,8 @@ CODED += [f"{name} or null" for name in CODED]
 @cache
 def stores():
     plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
-    blz.to_blz(TABLE, plain, encoding="plain", **CUTS)
-    blz.to_blz(TABLE, encoded, encoding="auto", **CUTS)
+    blz.to_blz(TABLE, plain, **arguments(encoding="plain", **CUTS))
+    blz.to_blz(TABLE, encoded, **arguments(encoding="auto", **CUTS))
     return plain, encoded
 
 
@@ -130,7 +131,11 @@ def test_a_condition_on_a_dictionary_looks_at_each_value_once(type_, encoding, m
     words = pa.array([*["b", None, "a", "c", "a"] * 200, None])
     column = words.dictionary_encode().cast(pa.dictionary(getattr(pa, type_)(), pa.string()))
     store, looked = MemoryStore(), []
-    blz.to_blz({"word": column}, store, encoding=encoding, row_group_rows=600, page_rows=128)
+    blz.to_blz(
+        {"word": column},
+        store,
+        storage=blz.Storage(encoding=encoding, row_group_rows=600, page_rows=128),
+    )
     real = expressions.mask
     monkeypatch.setattr(expressions, "mask", lambda *args: looked.append(args[2]) or real(*args))
     with blz.open(store) as table:
@@ -209,7 +214,11 @@ def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
     monkeypatch.setattr(OpenColumns, "codes", noted)
     for rows, calls in ((1023, 0), (1024, 1)):
         store = MemoryStore()
-        blz.to_blz({"n": np.arange(rows) % 200}, store, encoding="auto", row_group_rows=rows)
+        blz.to_blz(
+            {"n": np.arange(rows) % 200},
+            store,
+            storage=blz.Storage(encoding="auto", row_group_rows=rows),
+        )
         with blz.open(store) as table:
             assert table.count(filters=[("n", "<", 100)]) == (np.arange(rows) % 200 < 100).sum()
         assert len(read) == calls

@@ -18,6 +18,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as types
 from support import nested_arrays, samples, tamper
 from support.bit_equality import bits
+from support.options import arguments
 from support.recording_store import Recorded
 from support.stores import write
 
@@ -57,7 +58,9 @@ def written(form, percent, gone, tmp_path, columns=None):
     table = table.append_column("percent", pa.array(percent))
     table = table.append_column("gone", pa.array(gone))
     place = MemoryStore() if form != "file" else tmp_path / "t.blz"
-    blz.to_blz(table, place, mode="w", layout="file" if form == "file" else None, **CUTS)
+    blz.to_blz(
+        table, place, **arguments(mode="w", layout="file" if form == "file" else None, **CUTS)
+    )
     opened = blz.open(place, "a")
     opened.delete(pc.field("gone"))
     return opened
@@ -160,7 +163,9 @@ def numbered(**columns):
     rows = 4096
     base = {"key": np.arange(rows) * 37 % 100, "n": np.arange(rows)}
     store = MemoryStore()
-    blz.to_blz(pa.table(base | columns), store, row_group_rows=2048, page_rows=256)
+    blz.to_blz(
+        pa.table(base | columns), store, storage=blz.Storage(row_group_rows=2048, page_rows=256)
+    )
     return store
 
 
@@ -235,7 +240,9 @@ def test_of_large_rows_only_those_that_pass_are_read(packing, picked):
     items = [bytes([row]) * (300 if packing == "per_item" else 300_000) for row in range(rows)]
     memory = MemoryStore()
     table = {"key": np.arange(rows) % 4, "item": pa.array(items, pa.large_binary())}
-    blz.to_blz(pa.table(table), memory, packing={"item": packing})
+    blz.to_blz(
+        pa.table(table), memory, storage=blz.Storage(columns={"item": blz.Storage(packing=packing)})
+    )
     found = blz.read_table(memory, columns=["item"], filters=[("key", "<", 2)])
     assert found["item"].to_pylist() == [one for row, one in enumerate(items) if row % 4 < 2]
     assert picked == [16]

@@ -9,8 +9,8 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.creation import Contents, create
-from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
+from support.options import tiny
 from support.recording_store import Recorded
 
 ROWS = 4096
@@ -49,7 +49,7 @@ COLUMNS = [["key"], ["text", "other"], ["kind", "flag", "small"], TABLE.column_n
 def stored():
     """Make four row groups; the widest columns have one page a chunk, others have several."""
     store = MemoryStore("explained")
-    options = WriteOptions(row_group_rows=1024, page_rows=PAGES, encoding="plain", chunk_bytes=512)
+    options = tiny(row_group_rows=1024, page_rows=PAGES, encoding="plain", chunk_bytes=512)
     contents = Contents(TABLE.schema, [(TABLE, ROWS)])
     create(store, contents, options, replace_existing=False)[1].close()
     return Recorded(store)

@@ -31,7 +31,7 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
     except SchemaError:
         return
     store = MemoryStore()
-    blz.to_blz(table, store, row_group_rows=drawn.pick(9, 30), page_rows=8)
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=drawn.pick(9, 30), page_rows=8))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(morsel, "SPARSE", sparse)
         for names in (["n"], ["b", "n", "a"]):
@@ -45,7 +45,11 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
 def test_where_few_rows_are_left_the_next_step_looks_at_these_alone(monkeypatch):
     store = MemoryStore()
     numbers = np.arange(4096)
-    blz.to_blz({"few": numbers % 512, "wide": numbers / 2, "n": numbers}, store, page_rows=64)
+    blz.to_blz(
+        {"few": numbers % 512, "wide": numbers / 2, "n": numbers},
+        store,
+        storage=blz.Storage(page_rows=64),
+    )
     looked = []
     mask = expressions.mask
 

@@ -61,7 +61,9 @@ def test_columns_read_together_are_what_they_are_one_by_one(table, group_rows, l
         patch.setattr(alike, "LEAST_COLUMNS", 1)
         patch.setattr(alike, "MATRIX_BYTES", data.draw(st.sampled_from([1, 3000, 1 << 20])))
         patch.setattr(parts, "LEAST_ALIKE", least)
-        blz.to_blz(table, store, row_group_rows=group_rows, durability="process")
+        blz.to_blz(
+            table, store, storage=blz.Storage(row_group_rows=group_rows), durability="process"
+        )
         found = blz.read_table(store)
         assert same_table(found, one_by_one(store))
         assert same_table(found, table)

@@ -54,7 +54,7 @@ def least(request, monkeypatch):
 @pytest.fixture
 def store():
     store = MemoryStore()
-    blz.to_blz(TABLE, store, row_group_rows=128, durability="process")
+    blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=128), durability="process")
     return store
 
 
@@ -418,7 +418,7 @@ def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, monkeypatc
     monkeypatch.setattr(parts, "KEPT_BYTES", 1 << 20)
     rng, store = np.random.default_rng(0), tmp_path / "t.blz"
     table = pa.table({f"c{n}": rng.random(10_000) for n in range(60)})
-    blz.to_blz(table, store, row_group_rows=500, durability="process")
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=500), durability="process")
     with blz.open(store) as opened:
         assert opened["c7"].cbytes * 60 > 4 << 20
         tracemalloc.start()

@@ -13,6 +13,7 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from golden import reader
 from support.bit_equality import bits, same, same_table
+from support.options import arguments
 from support.stores import write
 
 ROWS = 500
@@ -38,7 +39,9 @@ CUTS = {"row_group_rows": 200, "page_rows": 64}
 @pytest.fixture(params=["auto", "plain"])
 def path(request, tmp_path):
     blz.to_blz(
-        TABLE.append_column("both", BOTH), tmp_path / "t.blz", encoding=request.param, **CUTS
+        TABLE.append_column("both", BOTH),
+        tmp_path / "t.blz",
+        **arguments(encoding=request.param, **CUTS),
     )
     return tmp_path / "t.blz"
 
@@ -115,7 +118,11 @@ def test_statistics_count_nulls_and_have_bounds(path):
 
 def test_a_plain_file_is_one_of_bloscpack_with_the_bytes_of_the_values(tmp_path):
     path, values = tmp_path / "t.blz", np.where(NUMBER % 5 == 2, np.nan, NOISE)
-    blz.to_blz(pa.table({"x": pa.array(values, from_pandas=True)}), path, encoding="plain")
+    blz.to_blz(
+        pa.table({"x": pa.array(values, from_pandas=True)}),
+        path,
+        storage=blz.Storage(encoding="plain"),
+    )
     data = (path / layout.part((0,), 1)).read_bytes()
     assert data[:5] == b"blpk\x03"
     begin = int.from_bytes(data[32:40], "little")

@@ -272,7 +272,7 @@ WRITE = """
 import sys, pyarrow as pa, blztable as blz
 rows = range(50_000)
 table = pa.table({"n": pa.array(rows, "i4"), "text": [f"row {i % 97}" for i in rows]})
-blz.to_blz(table, sys.argv[1], durability="process", page_rows=8192)
+blz.to_blz(table, sys.argv[1], durability="process", storage=blz.Storage(page_rows=8192))
 """
 VARIABLES = {
     "BLOSC_CLEVEL": "0",
@@ -304,7 +304,7 @@ import os, sys, signal, pyarrow as pa, blztable as blz
 from blztable.engine.run import pool
 rows = range(100_000)
 table = pa.table({"n": pa.array(rows, "i4"), "m": pa.array(rows, "i8")})
-blz.to_blz(table, sys.argv[1], durability="process", page_rows=8192)
+blz.to_blz(table, sys.argv[1], durability="process", storage=blz.Storage(page_rows=8192))
 held = blz.open(sys.argv[1], mode="a")
 assert held.to_arrow() == table
 sys.stdout.flush()
@@ -498,7 +498,7 @@ def test_a_handler_that_raises_nothing_lets_a_run_and_a_read_end(tmp_path, proce
         run_groups([[interrupted] * 10] * 5, budget(lambda: False))
         assert len(done) == 100
         table = pa.table({name: range(5000) for name in "abcd"})
-        blz.to_blz(table, tmp_path / "t.blz", row_group_rows=100, page_rows=8)
+        blz.to_blz(table, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=100, page_rows=8))
         told = []
 
         def interrupting(rows, total):
@@ -575,7 +575,7 @@ def test_a_handler_that_raises_while_a_thread_starts_breaks_no_pool(monkeypatch,
 def test_an_alarm_at_any_time_of_a_read_or_a_commit_comes_out_as_itself(tmp_path, alarms):
     table = pa.table({f"c{number}": np.arange(4000.0) for number in range(8)})
     path, chance, told = tmp_path / "t.blz", random.Random(7), set()
-    blz.to_blz(table, path, row_group_rows=1000, durability="process")
+    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=1000), durability="process")
 
     def commit():
         with blz.open(path, "a", durability="process") as t:

@@ -21,6 +21,7 @@ from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.store import KeyTaken
 from support import tamper
+from support.options import arguments
 from support.stores import Hooked, once, raising, read, set_attributes, tree, write
 from support.stores import files_named as named_by
 
@@ -453,14 +454,20 @@ def test_the_mirrors_say_what_the_newest_version_holds(store):
 def test_the_mirrors_say_how_columns_are_stored(store):
     data = pa.table({"n": [1, 2, 3], "x": [1.5, 2.5, 3.5]})
     options = {"shuffle": "none", "page_rows": 16, "row_group_rows": 2, "truncate": {"x": 3}}
-    blz.to_blz(data, store, **options)
+    blz.to_blz(data, store, **arguments(**options))
     storage = mirror(store, "meta/storage")
     assert (storage["chunklen"], storage["superchunksize"]) == (16, 2)
     assert (storage["filters"], storage["cparams"]["shuffle"]) == (["truncate"], "none")
     # Columns whose pages differ have no one length.
-    blz.to_blz(data, store, page_rows={"n": 16, "x": 32})
+    blz.to_blz(
+        data,
+        store,
+        storage=blz.Storage(
+            columns={"n": blz.Storage(page_rows=16), "x": blz.Storage(page_rows=32)}
+        ),
+    )
     assert mirror(store, "meta/storage")["chunklen"] is None
-    blz.to_blz(data.slice(0, 0), store, page_rows=16)
+    blz.to_blz(data.slice(0, 0), store, storage=blz.Storage(page_rows=16))
     assert mirror(store, "meta/storage")["chunklen"] is None
 
 

@@ -14,7 +14,6 @@ from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.vacuum import vacuum
 from blztable.engine.write import bundles as write_bundles
 from blztable.engine.write import columns as columns_written
-from blztable.engine.write.options import WriteOptions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
@@ -417,7 +416,7 @@ def test_the_last_version_that_was_flushed_stays_where_its_time_comes_during_a_c
 def append(store, number):
     """Commit an append; return the new version."""
     base, pinned = versions.pin(store)
-    with pinned, changing(base, WriteOptions(durability="process")) as work:
+    with pinned, changing(base) as work:
         rows.append(work, [(base.schema, None, [(content(number), 1)])])
         version, lock = work.publish()
     lock.close()
@@ -508,13 +507,13 @@ class TestOfBundles:
             columns |= {"c0": ["x" * 999] * 3, "c7": ["y" * 999] * 3}
         write(store, pa.table(columns))
         with blz.open(store, "a") as table:
-            table.set_retention(versions=1, seconds=0)
+            table.configure(keep_versions=1, keep_seconds=0)
         stale = blz.open(store, "a")
         change = stale.transaction()
         change.__enter__()
         write(store, pa.table(columns))
         with blz.open(store, "a") as table:
-            table.set_retention(versions=1, seconds=0)
+            table.configure(keep_versions=1, keep_seconds=0)
             table.drop_columns(["c0", "c7"])
             table.append({f"c{n}": [4] for n in range(1, 7)})
         for name in "xyz":
@@ -564,13 +563,13 @@ COMMITS = {
 
 
 @pytest.mark.parametrize("change", COMMITS.values(), ids=COMMITS)
-@pytest.mark.parametrize("limit", [{}, {"bytes": 10**6}, {"versions": 3}], ids=str)
+@pytest.mark.parametrize("limit", [{}, {"keep_bytes": 10**6}, {"keep_versions": 3}], ids=str)
 def test_a_commit_reads_few_manifests_however_many_versions_have_tags(change, limit):
     place = MemoryStore()
     blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
     with blz.open(place, "a") as table:
         if limit:
-            table.set_retention(**limit)
+            table.configure(**limit)
     tagged_updates(place, 30)
     few = [manifests_read(place, change) for _ in range(3)]
     tagged_updates(place, 60, start=30)
@@ -584,7 +583,7 @@ def test_a_file_that_only_a_tagged_version_names_stays_through_restores_and_drop
     blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
     rng = random.Random(5)
     with blz.open(place, "a", durability="process") as table:
-        table.set_retention(versions=2)
+        table.configure(keep_versions=2)
         expected = {}
         for number in range(120):
             match rng.randrange(6):

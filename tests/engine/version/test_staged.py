@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import blztable as blz
 from blztable.engine.change import compact, rows, update
 from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import ColumnNotFoundError
 from blztable.format import manifest
 from blztable.format.line import ColumnParts, FactArrays, appended
@@ -119,7 +119,7 @@ def test_an_append_does_not_decode_lines_nor_read_those_it_has_just_published(st
     more = pa.table({"n": [10], "text": [None], "x": [0.5]}, schema=TABLE.schema)
     expected, version = TABLE, loaded(store)
     for number in range(3):
-        with monkeypatch.context() as patch, changing(version, WriteOptions()) as work:
+        with monkeypatch.context() as patch, changing(version) as work:
             patch.setattr(ColumnParts, "decode", None)
             if number:
                 patch.setattr(Version, "_range", None)
@@ -213,7 +213,7 @@ def test_lines_of_columns_not_touched_are_published_byte_for_byte(store, name):
     change, touched = CHANGES[name]
     base = loaded(store)
     before = dict(zip(base.head.columns.paths, base.lines(), strict=True))
-    with changing(base, WriteOptions(row_group_rows=4)) as work:
+    with changing(base, blz.Storage(row_group_rows=4)) as work:
         change(work)
         lines = work.staged.lines()
         published = work.publish()
@@ -249,14 +249,14 @@ def test_lines_of_columns_not_touched_are_not_parsed(store, name, asked, monkeyp
         return decode_column(line, head, index)
 
     monkeypatch.setattr(manifest, "decode_column", recording)
-    with changing(loaded(store), WriteOptions()) as work:
+    with changing(loaded(store)) as work:
         CHANGES[name][0](work)
         work.staged.lines()
     assert parsed == asked
 
 
 def test_an_edition_is_read_like_the_version_it_becomes(store):
-    with changing(loaded(store), WriteOptions(row_group_rows=3)) as work:
+    with changing(loaded(store), blz.Storage(row_group_rows=3)) as work:
         rows.delete(work, [("n", "in", [0, 5])])
         reorder_columns(work, ["text"])
         rename_columns(work, {"n": "m"}, None)
@@ -276,7 +276,7 @@ def test_what_pandas_wrote_in_a_schema_goes_with_the_columns_it_was_true_of(stor
     schema = frame.schema.with_metadata({**frame.schema.metadata, b"source": b"till"})
     write(store, frame.cast(schema))
     assert b"pandas" in loaded(store).schema.metadata
-    with changing(loaded(store), WriteOptions()) as work:
+    with changing(loaded(store)) as work:
         rows.truncate(work, 2)
         work.publish()[1].close()
     assert loaded(store).schema.metadata == {b"source": b"till"}

@@ -357,7 +357,7 @@ def test_an_append_reads_the_lines_of_the_version_before_once(request, keep, for
     columns = [f"c{number}" for number in range(9)]
     blz.to_blz({name: [1] * 100 for name in columns}, store)
     with blz.open(store, "a") as table:
-        table.set_retention(versions=keep)
+        table.configure(keep_versions=keep)
     # The fourth append would be merged with the others, in a commit of its own.
     for _ in range(3):
         with blz.open(Hooked(store, before=before), "a") as table:

@@ -21,6 +21,7 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from golden import reader
+from support.options import storage_of
 from support.stores import Hooked, files_named, once, raising, tree
 
 pytestmark = pytest.mark.usefixtures("bundled")
@@ -92,7 +93,7 @@ def test_a_small_row_group_is_one_file(store):
 
 
 def test_each_row_group_has_its_own_bundle(store):
-    blz.to_blz(FIRST, store, mode="w", row_group_rows=2, durability="process")
+    blz.to_blz(FIRST, store, mode="w", storage=blz.Storage(row_group_rows=2), durability="process")
     assert numbers_of(store) == [2, 3, 4]
     assert_holds(store, FIRST)
 
@@ -123,13 +124,18 @@ def test_very_many_narrow_columns_are_one_file_however_large():
 
 def test_columns_asked_to_be_plain_have_files_of_their_own():
     store = MemoryStore()
-    blz.to_blz(FIRST, store, encoding={"n": "plain"}, durability="process")
+    blz.to_blz(
+        FIRST,
+        store,
+        storage=blz.Storage(columns={"n": blz.Storage(encoding="plain")}),
+        durability="process",
+    )
     assert files(store) == {bundle(1), layout.part((0,), 1)}
     with changing(store) as table:
         table.append(MORE)
     assert files(store) == {bundle(1), layout.part((0,), 1), bundle(2), layout.part((0,), 2)}
     assert_holds(store, pa.concat_tables([FIRST, MORE]))
-    blz.to_blz(FIRST, store, mode="w", encoding="plain", durability="process")
+    blz.to_blz(FIRST, store, mode="w", storage=blz.Storage(encoding="plain"), durability="process")
     assert "bundles" not in head_of(store)
 
 
@@ -206,7 +212,7 @@ def test_an_updated_column_gets_files_and_the_bundle_stays(store):
 
 def test_a_bundle_is_named_until_no_column_is_left_in_it(store):
     with changing(store) as table:
-        table.set_retention(versions=1)
+        table.configure(keep_versions=1)
         table.drop_columns(["s", "d"])
         assert bundle(1) in files(store)
         table.update({"n": 7})
@@ -242,7 +248,7 @@ def test_an_older_version_keeps_its_bundle_and_is_restored(store):
 
 def test_retention_removes_a_bundle_with_the_last_version_that_names_it(store):
     with changing(store) as table:
-        table.set_retention(versions=1)
+        table.configure(keep_versions=1)
         table.append(MORE)
         table.delete(pc.field("n") == 1)
         table.attrs["a"] = 1
@@ -316,7 +322,7 @@ def test_a_delete_conflicts_with_a_delete_that_rewrote_the_same_bundle(store):
 
 
 def test_row_groups_of_equal_rows_are_told_apart_by_their_bundles(store):
-    blz.to_blz(FIRST, store, mode="w", row_group_rows=2, durability="process")
+    blz.to_blz(FIRST, store, mode="w", storage=blz.Storage(row_group_rows=2), durability="process")
     before = StagedVersion.of(versions.read(store, 2))
     change = Join.of(before, 0, 2, NewGroups(), [])
     relied = Seen.rows_of(before)
@@ -378,14 +384,14 @@ def test_a_replacement_uses_no_number_again(store):
 
 
 def test_a_copied_directory_is_the_same_table(tmp_path):
-    blz.to_blz(FIRST, tmp_path / "a.blz", row_group_rows=2)
+    blz.to_blz(FIRST, tmp_path / "a.blz", storage=blz.Storage(row_group_rows=2))
     shutil.copytree(tmp_path / "a.blz", tmp_path / "b.blz")
     shutil.rmtree(tmp_path / "a.blz")
     assert_holds(LocalStore(tmp_path / "b.blz"), FIRST)
 
 
 def test_the_reader_written_from_the_page_reads_bundles(tmp_path):
-    blz.to_blz(FIRST, tmp_path / "t.blz", row_group_rows=2)
+    blz.to_blz(FIRST, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=2))
     with blz.open(tmp_path / "t.blz", "a") as table:
         table.update({"n": 9}, where=pc.field("n") == 3)
     found = reader.read(tmp_path / "t.blz")
@@ -397,7 +403,7 @@ def test_the_reader_written_from_the_page_reads_bundles(tmp_path):
 
 
 def test_a_damaged_bundle_loses_its_row_group_alone(tmp_path):
-    blz.to_blz(FIRST, tmp_path / "t.blz", row_group_rows=2)
+    blz.to_blz(FIRST, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=2))
     place = tmp_path / "t.blz" / bundle(2)
     place.write_bytes(place.read_bytes()[:40])
     with blz.open(tmp_path / "t.blz") as table:
@@ -419,7 +425,9 @@ def test_sizes_of_columns_count_their_parts(store):
 
 def test_filters_and_single_rows_of_bundles(store):
     rows = pa.table({"a": range(4000), "b": [f"word {n}" for n in range(4000)]})
-    blz.to_blz(rows, store, mode="w", row_group_rows=1000, durability="process")
+    blz.to_blz(
+        rows, store, mode="w", storage=blz.Storage(row_group_rows=1000), durability="process"
+    )
     assert len(files(store, layout.BUNDLES)) == 5
     with blz.open(store) as table:
         assert table.to_arrow(filters=pc.field("a") == 2345) == rows.slice(2345, 1)
@@ -430,7 +438,13 @@ def test_filters_and_single_rows_of_bundles(store):
 
 
 def test_columns_with_pages_of_the_callers_size_have_files_of_their_own(store):
-    blz.to_blz(FIRST, store, mode="w", page_rows={"s": 8, "d": 8}, durability="process")
+    blz.to_blz(
+        FIRST,
+        store,
+        mode="w",
+        storage=blz.Storage(columns={"s": blz.Storage(page_rows=8), "d": blz.Storage(page_rows=8)}),
+        durability="process",
+    )
     assert files(store) == {bundle(1), bundle(2), layout.part((6,), 1), layout.part((7,), 1)}
     assert_holds(store, FIRST)
 
@@ -458,8 +472,13 @@ def test_streams_with_other_options_are_compressed_by_themselves(store):
         table,
         store,
         mode="w",
-        compression={"a": "zstd", "b": "lz4hc"},
-        shuffle={"c": "none"},
+        storage=blz.Storage(
+            columns={
+                "a": blz.Storage(compression="zstd"),
+                "b": blz.Storage(compression="lz4hc"),
+                "c": blz.Storage(shuffle="none"),
+            }
+        ),
         durability="process",
     )
     with blz.open(store) as opened:
@@ -472,7 +491,7 @@ def test_columns_alike_with_other_options_are_compressed_by_themselves(store):
     """Columns of one type are encoded together, but only those with the same options."""
     table = pa.table({f"c{n}": np.arange(3000) % 1000 // 8 for n in range(60)})
     codecs = {f"c{n}": "zstd" for n in range(0, 60, 3)}
-    blz.to_blz(table, store, mode="w", compression=codecs, durability="process")
+    blz.to_blz(table, store, mode="w", durability="process", storage=storage_of(compression=codecs))
     with blz.open(store) as opened:
         found = {name: opened[name].streams()[0].codecs[0] for name in table.column_names}
         assert opened.to_arrow() == table
@@ -503,10 +522,20 @@ def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypat
             yield pa.table({f"c{number}": column for number, column in enumerate(columns)})
 
     # What is imported at the first write is no memory of a row group.
-    blz.to_blz(groups(), tmp_path / "first.blz", row_group_rows=4000, durability="process")
+    blz.to_blz(
+        groups(),
+        tmp_path / "first.blz",
+        storage=blz.Storage(row_group_rows=4000),
+        durability="process",
+    )
     tracemalloc.start()
     try:
-        blz.to_blz(groups(), tmp_path / "t.blz", row_group_rows=4000, durability="process")
+        blz.to_blz(
+            groups(),
+            tmp_path / "t.blz",
+            storage=blz.Storage(row_group_rows=4000),
+            durability="process",
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -518,7 +547,7 @@ def test_all_chunks_of_codes_have_their_bits_shuffled(store):
     """Blosc shuffles whole units of bits alone, so each chunk is filled up."""
     rows = np.arange(3001) % 1000 // 8
     table = pa.table({f"c{n}": rows * 300 + n for n in range(200)})
-    blz.to_blz(table, store, mode="w", shuffle="bit", durability="process")
+    blz.to_blz(table, store, mode="w", storage=blz.Storage(shuffle="bit"), durability="process")
     with blz.open(store) as opened:
         found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
     assert found == {"lz4, bit"}

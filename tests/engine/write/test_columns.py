@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
+import blztable as blz
 from blztable.engine.run.progress import Progress
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.columns import write_groups
-from blztable.engine.write.options import WriteOptions
 from blztable.storage.memory import MemoryStore
 
 ROWS = pa.table({"n": [1, 2, 3]})
@@ -15,7 +15,7 @@ ROWS = pa.table({"n": [1, 2, 3]})
 def written(store, column, parts):
     """Write these tables as row groups of one column."""
     groups = [(table, table.num_rows) for table in parts]
-    write_groups(store, [column], groups, WriteOptions(), Progress(None, None, 1))
+    write_groups(store, [column], groups, blz.Storage(), Progress(None, None, 1))
     return column
 
 

@@ -19,6 +19,7 @@ from blztable.storage.memory import MemoryStore
 from golden import reader
 from support import tamper
 from support.bit_equality import bits, same_table
+from support.options import arguments
 from support.recording_store import Recorded
 
 ROWS = 40
@@ -38,7 +39,7 @@ CUTS = {"row_group_rows": 18, "page_rows": 8}
 
 def made(table=TABLE, **options) -> MemoryStore:
     store = MemoryStore()
-    blz.to_blz(table, store, **{"packing": "per_item", **CUTS, **options})
+    blz.to_blz(table, store, **arguments(**{"packing": "per_item", **CUTS, **options}))
     return store
 
 
@@ -109,7 +110,7 @@ def test_rows_come_back_in_every_way(encoding, checksum):
 
 
 def test_the_reader_that_was_written_from_the_page_reads_items(tmp_path):
-    blz.to_blz(TABLE, tmp_path / "t.blz", packing="per_item", **CUTS)
+    blz.to_blz(TABLE, tmp_path / "t.blz", **arguments(packing="per_item", **CUTS))
     found = reader.read(tmp_path / "t.blz").columns
     for name, column in zip(TABLE.column_names, found, strict=True):
         assert column.rows == bits(TABLE[name]), name
@@ -169,7 +170,7 @@ def test_other_columns_of_a_small_row_group_share_a_file():
 def test_a_column_that_has_no_items_is_refused_by_name():
     with pytest.raises(blz.SchemaError, match="column 'id' has type int64"):
         made(packing={"id": "per_item"})
-    with pytest.raises(blz.ColumnNotFoundError, match="packing: no column is named 'txt'"):
+    with pytest.raises(blz.ColumnNotFoundError, match="storage: no column is named 'txt'"):
         made(packing={"txt": "per_item"})
     with pytest.raises(ValueError, match="packing must be one of None, 'packed', 'per_item'"):
         made(packing="each")
@@ -241,7 +242,7 @@ def test_changes_keep_it():
         columns[0] = "words"
         table.append(TABLE.slice(5, 5).rename_columns(["id", *columns]))
         check(49)
-        table.alter_column("words", type=pa.large_string())
+        table.alter_column("words", dtype=pa.large_string())
         check(49)
         table.append(pa.table({"id": [100], "note": ["evolved"]}), evolve=True)
         columns.append("note")
@@ -280,14 +281,14 @@ def test_a_column_with_a_packing_of_its_own_keeps_it():
     store = made(TABLE.select(["id", "text"]), packing={"text": "per_item"})
     with blz.open(store, "a") as table:
         # Text is bytes of the same offsets, so the files stay.
-        table.alter_column("text", type=pa.binary())
+        table.alter_column("text", dtype=pa.binary())
         assert packings(store) == {"text": [True] * 3}
         table.rename_columns({"text": "words"})
         with table.appender() as columns:
             columns["id"].append([40])
             columns["words"].append([b"forty"])
         assert packings(store) == {"words": [True] * len(packings(store)["words"])}
-        table.alter_column("words", type=pa.large_binary())
+        table.alter_column("words", dtype=pa.large_binary())
         assert all(packings(store)["words"])
         assert table["words"][40] == b"forty"
         texts = TABLE["text"].cast(pa.large_binary())
@@ -327,7 +328,7 @@ def test_an_update_compresses_only_items_that_changed():
 def test_the_rows_of_a_damaged_item_are_named_and_all_others_are_read(tmp_path):
     path = tmp_path / "t.blz"
     table = pa.table({"x": [str(row) * 3000 for row in range(64)]})
-    blz.to_blz(table, path, packing="per_item", page_rows=32)
+    blz.to_blz(table, path, storage=blz.Storage(packing="per_item", page_rows=32))
     file = path / layout.part((0,), 1)
     with tamper.editing(path) as opened:
         offsets = opened.part().offsets
@@ -351,7 +352,7 @@ def test_the_rows_of_a_damaged_item_are_named_and_all_others_are_read(tmp_path):
 def test_a_damaged_chunk_of_an_empty_item_is_found_and_loses_nothing(tmp_path):
     path = tmp_path / "t.blz"
     table = pa.table({"x": ["", "a", "", "b", ""]})
-    blz.to_blz(table, path, packing="per_item")
+    blz.to_blz(table, path, storage=blz.Storage(packing="per_item"))
     file = path / layout.part((0,), 1)
     with tamper.editing(path) as opened:
         offsets = opened.part().offsets
@@ -369,7 +370,7 @@ def test_a_damaged_chunk_of_an_empty_item_is_found_and_loses_nothing(tmp_path):
 
 def test_a_table_in_one_file_keeps_it(tmp_path):
     path, one, back = tmp_path / "t.blz", tmp_path / "one.blz", tmp_path / "back.blz"
-    blz.to_blz(TABLE, path, packing="per_item", **CUTS)
+    blz.to_blz(TABLE, path, **arguments(packing="per_item", **CUTS))
     blz.pack(path, one)
     blz.unpack(one, back)
     with blz.open(one, "a") as table:
@@ -383,7 +384,7 @@ def test_a_table_in_one_file_keeps_it(tmp_path):
 
 def test_a_creation_in_one_file_that_was_killed_leaves_row_groups_that_keep_it(tmp_path):
     buffer = io.BytesIO()
-    blz.to_blz(TABLE, buffer, packing="per_item", row_group_rows=8)
+    blz.to_blz(TABLE, buffer, storage=blz.Storage(packing="per_item", row_group_rows=8))
     blz.recover(buffer.getvalue()[: buffer.tell() * 2 // 3], tmp_path / "t.blz")
     with blz.open(tmp_path / "t.blz") as table:
         assert 0 < table.nrows < ROWS
@@ -394,7 +395,7 @@ def test_a_creation_in_one_file_that_was_killed_leaves_row_groups_that_keep_it(t
 
 def test_older_versions_keep_what_they_were_written_with():
     store = made(TABLE.select(["text"]))
-    blz.to_blz(TABLE.select(["text"]), store, packing="packed", **CUTS)
+    blz.to_blz(TABLE.select(["text"]), store, **arguments(packing="packed", **CUTS))
     assert packings(store) == {"text": [False] * 3}
     with blz.open(store, version=1) as table:
         assert table._snapshot.version.head.requires == ("per_item",)
@@ -406,7 +407,7 @@ def test_older_versions_keep_what_they_were_written_with():
 
 def test_an_append_may_have_another_packing():
     store = made(TABLE.select(["text"]), packing=None)
-    blz.to_blz(TABLE.select(["text"]), store, mode="a", packing="per_item")
+    blz.to_blz(TABLE.select(["text"]), store, mode="a", storage=blz.Storage(packing="per_item"))
     with blz.open(store) as table:
         assert same_table(table.to_arrow(), pa.concat_tables([TABLE.select(["text"])] * 2))
     assert set(packings(store)["text"]) == {False, True}

@@ -16,7 +16,6 @@ from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.columns import write_groups
-from blztable.engine.write.options import WriteOptions
 from blztable.errors import CorruptError, StorageError
 from blztable.format import chunk as chunks
 from blztable.format import layout
@@ -27,6 +26,7 @@ from blztable.storage.memory import MemoryStore
 from support import arrow_strategies, tamper
 from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
+from support.options import tiny
 from support.stores import raw_version, read, write
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -69,7 +69,7 @@ def pinned(store):
 
 def update(store, indices, table, parts=None, **options):
     """Write these columns again in their row groups, and commit."""
-    options = WriteOptions(**options)
+    options = tiny(**options)
     base = pinned(store)
     parts = parts or OpenParts(base)
     index = base.head.columns

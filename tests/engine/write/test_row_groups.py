@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.write import row_groups
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 
 # Bug: waiting items of a few rows were kept one by one, each with its overhead.
@@ -37,7 +38,7 @@ def test_small_and_large_items_keep_their_order(monkeypatch):
     numbers = iter(range(sum(sizes)))
     items = [pa.table({"a": [next(numbers) for _ in range(size)]}) for size in sizes]
     store = MemoryStore()
-    blz.to_blz(items, store, row_group_rows=20)
+    blz.to_blz(items, store, storage=blz.Storage(row_group_rows=20))
     assert blz.read_table(store)["a"].to_pylist() == list(range(sum(sizes)))
 
 
@@ -94,7 +95,7 @@ def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
 
     def groups(data, **options):
         store = MemoryStore()
-        blz.to_blz(data, store, **options)
+        blz.to_blz(data, store, **arguments(**options))
         with blz.open(store) as t:
             assert t["n"].to_numpy().tolist() == list(range(1100))
             return t._snapshot.version.head.row_groups
@@ -112,7 +113,7 @@ def test_a_table_remembers_the_rows_expected(monkeypatch):
     monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
     store = MemoryStore()
-    with blz.create(store, {"n": "int64"}, expectedlen=np.int64(1100)) as t:
+    with blz.create(store, {"n": "int64"}, storage=blz.Storage(expectedlen=np.int64(1100))) as t:
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
         for start in range(0, 1100, 50):
             t.append({"n": range(start, start + 50)})
@@ -122,4 +123,4 @@ def test_a_table_remembers_the_rows_expected(monkeypatch):
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
         assert max(t._snapshot.version.head.row_groups) == 552
     with pytest.raises(ValueError, match="expectedlen must be an integer from 1"):
-        blz.to_blz({"n": [1]}, store, expectedlen=0)
+        blz.to_blz({"n": [1]}, store, storage=blz.Storage(expectedlen=0))

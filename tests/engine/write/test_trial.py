@@ -16,7 +16,7 @@ from blztable.columns.encodings.choose import encoded
 from blztable.columns.types import encode
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
-from blztable.engine.write.options import CompressionOptions, WriteOptions
+from blztable.engine.write.options import CompressionOptions, asked_of
 from blztable.engine.write.trial import LEAST_BYTES, TRIED_BYTES, compression_of
 from blztable.errors import ColumnNotFoundError
 from blztable.format.chunk import (
@@ -215,18 +215,18 @@ def test_optimize_is_kept_by_column_and_only_if_it_was_given():
     with blz.open(store, "a") as t:
         kept = t._snapshot.version.head.properties
         assert kept.keys().isdisjoint({"optimize", "compression", "clevel", "shuffle"})
-    blz.to_blz(data, store, optimize={"a": "size"})
+    blz.to_blz(data, store, storage=blz.Storage(columns={"a": blz.Storage(optimize="size")}))
     with blz.open(store, "a") as t:
         t.rename_columns({"a": "c"})
         t.append({"c": SENTENCES, "b": SENTENCES})
     assert [written(store, name)[0] for name in "cb"] == ["zstd", "lz4"]
-    with pytest.raises(ColumnNotFoundError, match="optimize: no column is named 'z'"):
-        blz.to_blz(data, store, optimize={"z": "size"})
+    with pytest.raises(ColumnNotFoundError, match="storage: no column is named 'z'"):
+        blz.to_blz(data, store, storage=blz.Storage(columns={"z": blz.Storage(optimize="size")}))
 
 
 def test_an_update_and_a_compaction_are_tried_again():
     store = MemoryStore()
-    blz.to_blz({"x": UUIDS, "n": range(ROWS)}, store, row_group_rows=ROWS // 2)
+    blz.to_blz({"x": UUIDS, "n": range(ROWS)}, store, storage=blz.Storage(row_group_rows=ROWS // 2))
     with blz.open(store, "a") as t:
         t.update({"x": "time and time again, all day"}, where=pc.field("n") < ROWS // 2)
         assert [written(store, "x", group)[0] for group in (0, 1)] == ["lz4", "zstd"]
@@ -237,26 +237,31 @@ def test_an_update_and_a_compaction_are_tried_again():
 
 def test_optimize_of_a_call_goes_before_the_codec_of_the_table():
     store = MemoryStore()
-    blz.to_blz({"x": SENTENCES}, store, compression="zlib", clevel=1)
-    blz.to_blz({"x": SENTENCES}, store, mode="a", optimize="size")
+    blz.to_blz({"x": SENTENCES}, store, compression="zlib", storage=blz.Storage(clevel=1))
+    blz.to_blz({"x": SENTENCES}, store, mode="a", storage=blz.Storage(optimize="size"))
     blz.to_blz({"x": SENTENCES}, store, mode="a")
     assert [written(store, "x", group)[0] for group in range(3)] == ["zlib", "zstd", "zlib"]
 
 
 def test_a_codec_goes_before_optimize_where_both_are_given():
     store = MemoryStore()
-    blz.to_blz({"x": SENTENCES, "y": SENTENCES}, store, optimize="size", compression={"x": "lz4"})
+    blz.to_blz(
+        {"x": SENTENCES, "y": SENTENCES},
+        store,
+        storage=blz.Storage(optimize="size", columns={"x": blz.Storage(compression="lz4")}),
+    )
     assert [written(store, name)[0] for name in "xy"] == ["lz4", "zstd"]
 
 
 def test_a_level_without_a_codec_is_one_of_lz4():
-    assert WriteOptions(clevel=9).compression_of("x") == CompressionOptions("lz4", 9)
-    assert WriteOptions(clevel={"y": 9}).compression_of("x") == CompressionOptions()
+    storage = blz.Storage(columns={"y": blz.Storage(clevel=9)})
+    assert asked_of(storage.of("y")) == CompressionOptions("lz4", 9)
+    assert asked_of(storage.of("x")) == CompressionOptions()
 
 
 def test_create_takes_optimize():
     store = MemoryStore()
-    with blz.create(store, {"x": pa.string()}, optimize="size") as t:
+    with blz.create(store, {"x": pa.string()}, storage=blz.Storage(optimize="size")) as t:
         t.append({"x": SENTENCES})
     assert written(store, "x")[0] == "zstd"
 
@@ -275,7 +280,7 @@ def test_bits_of_a_chunk_that_blosc_does_not_shuffle_by_bits_are_shuffled_by_byt
 )
 def test_codes_of_any_number_of_rows_are_shuffled_by_bits(values):
     store = MemoryStore()
-    blz.to_blz({"x": values}, store, encoding="auto")
+    blz.to_blz({"x": values}, store, storage=blz.Storage(encoding="auto"))
     with blz.open(store) as t:
         (stream,) = t["x"].streams()
         assert stream.codecs == ("lz4, bit",)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 import blztable as blz
 from golden.make.v1 import SUMS, sums
+from support.options import arguments
 
 ROWS = 100
 TEXTS = [None if row % 7 == 3 else "é" * (row * 5 % 11) for row in range(ROWS)]
@@ -39,14 +40,14 @@ def without(t: blz.CTable, *rows: int) -> None:
 
 def few(path: Path) -> None:
     """Rows at the start, in the middle and at the end of row groups; one has none deleted."""
-    blz.to_blz(TABLE, path, **OPTIONS)
+    blz.to_blz(TABLE, path, **arguments(**OPTIONS))
     with blz.open(path, "a") as table:
         without(table, 0, 39, 99)
 
 
 def bundle(path: Path) -> None:
     """Row groups whose parts share a file."""
-    blz.to_blz(TABLE, path, row_group_rows=40)
+    blz.to_blz(TABLE, path, storage=blz.Storage(row_group_rows=40))
     with blz.open(path, "a") as table:
         without(table, 17, 41)
         without(table, 18)
@@ -54,14 +55,14 @@ def bundle(path: Path) -> None:
 
 def plain(path: Path) -> None:
     """Without encodings."""
-    blz.to_blz(TABLE, path, encoding="plain", checksum="md5", **OPTIONS)
+    blz.to_blz(TABLE, path, **arguments(encoding="plain", checksum="md5", **OPTIONS))
     with blz.open(path, "a") as table:
         without(table, 5, 6, 80)
 
 
 def changed(path: Path) -> None:
     """Columns that were added and changed beside deleted rows, in one file."""
-    blz.to_blz(TABLE, path, layout="file", **OPTIONS)
+    blz.to_blz(TABLE, path, **arguments(layout="file", **OPTIONS))
     with blz.open(path, "a") as table:
         without(table, 1, 40, 79)
         table.update({"text": "other"}, where=pc.field("id") == 2)

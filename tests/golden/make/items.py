@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 import blztable as blz
 from golden.make.v1 import SUMS, sums
+from support.options import arguments
 
 TEXTS = [None if row % 7 == 3 else "é" * (row * 5 % 11) for row in range(40)]
 BODIES = [None if row % 5 == 1 else {"n": row, "body": "x" * row * 9} for row in range(40)]
@@ -34,28 +35,30 @@ OPTIONS = {"packing": "per_item", "row_group_rows": 18, "page_rows": 8}
 
 def types(path: Path) -> pa.Table:
     """All types that have items, alone and within structs and lists."""
-    blz.to_blz(TABLE, path, **OPTIONS)
+    blz.to_blz(TABLE, path, **arguments(**OPTIONS))
     return TABLE
 
 
 def plain(path: Path) -> pa.Table:
     """Without encodings of the validity, with another checksum and codec."""
-    blz.to_blz(TABLE, path, encoding="plain", checksum="sha256", compression="zlib", **OPTIONS)
+    blz.to_blz(
+        TABLE, path, **arguments(encoding="plain", checksum="sha256", compression="zlib", **OPTIONS)
+    )
     return TABLE
 
 
 def mixed(path: Path) -> pa.Table:
     """Row groups of one column are packed or not, and share a file with others or not."""
     table = TABLE.select(["id", "text", "data"])
-    blz.to_blz(table, path, packing={"data": "per_item"})
-    blz.to_blz(table, path, mode="a", packing="per_item")
-    blz.to_blz(table, path, mode="a", packing="packed")
+    blz.to_blz(table, path, storage=blz.Storage(columns={"data": blz.Storage(packing="per_item")}))
+    blz.to_blz(table, path, mode="a", storage=blz.Storage(packing="per_item"))
+    blz.to_blz(table, path, mode="a", storage=blz.Storage(packing="packed"))
     return pa.concat_tables([table] * 3)
 
 
 def changed(path: Path) -> pa.Table:
     """Several versions in one file."""
-    blz.to_blz(TABLE, path, layout="file", **OPTIONS)
+    blz.to_blz(TABLE, path, **arguments(layout="file", **OPTIONS))
     with blz.open(path, "a") as table:
         table.append(TABLE.slice(0, 9))
         table.update({"text": "other"}, where=pc.field("id") == 4)

@@ -23,13 +23,13 @@ ROWS = pa.table({"n": [1, 2, 3, None], "text": ["a", None, "", "é"]})
 def first(path: Path) -> pa.Table:
     """Small row groups of texts, which are bundles."""
     texts = edge_values.texts()
-    blz.to_blz(texts, path, layout="file", row_group_rows=12)
+    blz.to_blz(texts, path, storage=blz.Storage(layout="file", row_group_rows=12))
     return texts
 
 
 def changed(path: Path) -> pa.Table:
     """Several commits, removed values, and bytes of a killed writer at the end."""
-    blz.to_blz(ROWS, path, layout="file", encoding="plain")
+    blz.to_blz(ROWS, path, storage=blz.Storage(layout="file", encoding="plain"))
     with blz.open(path, "a") as table:
         table.append(ROWS)
         table.delete(pc.field("n") == 2)
@@ -42,7 +42,7 @@ def changed(path: Path) -> pa.Table:
 
 def rewritten(path: Path) -> pa.Table:
     """A file without the bytes of older versions."""
-    blz.to_blz(nested(20, 3), path, layout="file", page_rows=8)
+    blz.to_blz(nested(20, 3), path, storage=blz.Storage(layout="file", page_rows=8))
     with blz.open(path, "a") as table:
         table.delete(pc.field("k") == 4)
         table.vacuum(keep=1)
@@ -57,7 +57,7 @@ UNFINISHED = "unfinished"
 def unfinished(path: Path) -> pa.Table:
     """A file that was cut short, with whole row groups."""
     rows = pa.table({"n": range(30), "x": [number / 4 for number in range(30)]})
-    blz.to_blz(rows, path, layout="file", row_group_rows=10, encoding="plain")
+    blz.to_blz(rows, path, storage=blz.Storage(layout="file", row_group_rows=10, encoding="plain"))
     path.write_bytes(path.read_bytes()[:-4000])
     return rows[:20]
 

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import blztable as blz
 from golden import edge_values
 from golden.frames import FRAMES
+from support.options import arguments
 
 SUMS = "SHA256SUMS"
 # What `versions.json` repeats of the head of each manifest.
@@ -50,7 +51,7 @@ class Golden:
 
     def write(self, data: Any, **options: Any) -> None:
         """Write `data`, an Arrow table, by `to_blz`, and expect it back."""
-        blz.to_blz(data, self.place, **options)
+        blz.to_blz(data, self.place, **arguments(**options))
         self.holds(data)
 
     def change(self, make: Callable[[Any], Any], expected: pa.Table) -> pa.Table:
@@ -285,7 +286,7 @@ def changed_columns(golden: Golden) -> None:
 def merged(golden: Golden) -> None:
     """Appends of one row, which are merged as they come."""
     golden.write(numbered(0, 3), row_group_rows=10)
-    golden.change(lambda t: t.set_retention(versions=100), numbered(0, 3))
+    golden.change(lambda t: t.configure(keep_versions=100), numbered(0, 3))
     for stop in range(4, 18):
         golden.change(lambda t, stop=stop: t.append(numbered(stop - 1, stop)), numbered(0, stop))
 
@@ -310,7 +311,7 @@ def changed_tables(golden: Golden) -> None:
     golden.change(lambda t: t.restore(1), first)
     golden.change(lambda t: t.attrs.update(source="till 8", more={"deep": [None, True]}), first)
     golden.change(lambda t: t.attrs.pop("n"), first)
-    golden.change(lambda t: t.set_retention(versions=50, seconds=10**9), first)
+    golden.change(lambda t: t.configure(keep_versions=50, keep_seconds=10**9), first)
 
     def several(t: Any) -> None:
         with t.transaction(commit_id="several") as tx:
@@ -346,7 +347,7 @@ def of_frame(name: str) -> Callable[[Golden], None]:
     """A frame; as a table it must be what blztable reads, once the frame comes back equal."""
 
     def write(golden: Golden) -> None:
-        blz.to_blz(FRAMES[name](), golden.place, **({} if "no-col" in name else SMALL))
+        blz.to_blz(FRAMES[name](), golden.place, **arguments(**{} if "no-col" in name else SMALL))
         pd.testing.assert_frame_equal(blz.read_blz(golden.place), FRAMES[name]())
         golden.holds(without_pandas(blz.read_table(golden.place)))
 

@@ -13,7 +13,9 @@ TABLE = pa.table({"n": range(300), "text": [str(n) * 9 for n in range(300)]})
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(TABLE, path, layout="file", row_group_rows=150, encoding="plain")
+    blz.to_blz(
+        TABLE, path, storage=blz.Storage(layout="file", row_group_rows=150, encoding="plain")
+    )
     return path
 
 
@@ -81,7 +83,7 @@ def test_only_a_full_check_looks(path):
 @pytest.mark.parametrize("is_bundled", [False, True])
 def test_repair_writes_a_row_group_with_a_damaged_head_of_a_record_again(path, is_bundled):
     if is_bundled:
-        blz.to_blz(TABLE, path, row_group_rows=150)
+        blz.to_blz(TABLE, path, storage=blz.Storage(row_group_rows=150))
     key, (start, _) = [one for one in heads(path).items() if one[0].startswith("data")][-1]
     data = bytearray(path.read_bytes())
     data[start + 24] ^= 1

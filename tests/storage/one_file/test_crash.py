@@ -30,6 +30,7 @@ from support.crash.checks import (
     replaced,
 )
 from support.crash.model import FLUSHES, killed_state
+from support.options import arguments
 
 # Whoever opens a file that ends with no commit is warned.
 pytestmark = pytest.mark.filterwarnings("ignore:.*never finished, or damaged")
@@ -48,7 +49,7 @@ def commit(name, durability="full"):
 
 
 def writing(number, **options):
-    return lambda store: blz.to_blz(content(number), store, **options)
+    return lambda store: blz.to_blz(content(number), store, **arguments(**options))
 
 
 # With mode="x", zeros that a loss of power leaves are not replaced: anyone may have written them.

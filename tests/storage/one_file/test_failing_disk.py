@@ -45,7 +45,7 @@ class FailingDisk(Disk):
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(ROWS, tmp_path / "t.blz", layout="file")
+    blz.to_blz(ROWS, tmp_path / "t.blz", storage=blz.Storage(layout="file"))
     return tmp_path / "t.blz"
 
 

@@ -24,7 +24,7 @@ ROWS = {"n": [1, 2, 3], "text": ["a", None, "é"]}
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "t.blz"
-    blz.to_blz(ROWS, path, layout="file")
+    blz.to_blz(ROWS, path, storage=blz.Storage(layout="file"))
     return path
 
 
@@ -43,16 +43,16 @@ def test_a_table_is_one_file_and_stays_one(path):
 
 def test_a_table_keeps_its_layout(path, tmp_path):
     with pytest.raises(blz.TableExistsError, match="is a file, and a directory cannot replace it"):
-        blz.to_blz(ROWS, path, layout="directory")
+        blz.to_blz(ROWS, path, storage=blz.Storage(layout="directory"))
     blz.to_blz(ROWS, tmp_path / "d.blz")
     with pytest.raises(blz.TableExistsError, match="is a directory, and a file cannot replace it"):
-        blz.to_blz(ROWS, tmp_path / "d.blz", layout="file")
+        blz.to_blz(ROWS, tmp_path / "d.blz", storage=blz.Storage(layout="file"))
     assert rows(path) == rows(tmp_path / "d.blz") == ROWS
 
 
 def test_a_layout_is_one_of_two(tmp_path):
     with pytest.raises(ValueError, match="layout"):
-        blz.to_blz(ROWS, tmp_path / "t.blz", layout="zip")
+        blz.to_blz(ROWS, tmp_path / "t.blz", storage=blz.Storage(layout="zip"))
 
 
 # What is said of a file that is not replaced.
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
         blz.read_table(path)
     for mode in ("w", "a", "x"):
         with pytest.raises((blz.TableExistsError, blz.FormatError), match=KEPT):
-            blz.to_blz(ROWS, path, mode=mode, layout="file")
+            blz.to_blz(ROWS, path, mode=mode, storage=blz.Storage(layout="file"))
     assert path.read_bytes() == content
 
 
@@ -105,7 +105,7 @@ def test_an_empty_file_is_taken_for_a_new_table(tmp_path):
 
 def test_a_missing_folder_is_told(tmp_path):
     with pytest.raises(blz.StorageError, match="no such directory"):
-        blz.to_blz(ROWS, tmp_path / "none" / "t.blz", layout="file")
+        blz.to_blz(ROWS, tmp_path / "none" / "t.blz", storage=blz.Storage(layout="file"))
 
 
 def test_a_creation_that_fails_leaves_no_file(tmp_path):
@@ -114,7 +114,7 @@ def test_a_creation_that_fails_leaves_no_file(tmp_path):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        blz.to_blz(stream(), tmp_path / "t.blz", layout="file")
+        blz.to_blz(stream(), tmp_path / "t.blz", storage=blz.Storage(layout="file"))
     assert os.listdir(tmp_path) == []
 
 
@@ -290,7 +290,7 @@ def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
     blz.to_blz(table, path)
     size = path.stat().st_size
     with blz.open(path, "a") as handle:
-        handle.set_retention(versions=1, seconds=0)
+        handle.configure(keep_versions=1, keep_seconds=0)
     for _ in range(20):
         blz.to_blz(table, path)
     assert path.stat().st_size < 3 * size
@@ -353,7 +353,7 @@ def test_damage_and_a_torn_end_hide_no_commit(path):
 def test_a_commit_is_found_though_its_block_is_longer_than_the_first_read(tmp_path, monkeypatch):
     monkeypatch.setattr(commits, "TAIL_BYTES", 100)
     path = tmp_path / "t.blz"
-    blz.to_blz(ROWS, path, layout="file")
+    blz.to_blz(ROWS, path, storage=blz.Storage(layout="file"))
     blz.to_blz(ROWS, path, mode="a")
     assert rows(path)["n"] == [1, 2, 3, 1, 2, 3]
 

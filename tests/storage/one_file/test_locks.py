@@ -32,7 +32,7 @@ class Alarm(Exception):
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(ROWS, tmp_path / "t.blz", layout="file")
+    blz.to_blz(ROWS, tmp_path / "t.blz", storage=blz.Storage(layout="file"))
     return tmp_path / "t.blz"
 
 
@@ -308,7 +308,7 @@ def test_a_child_reads_a_file_object_though_a_thread_of_the_parent_was_reading_i
 def test_a_long_lived_reader_keeps_nothing_of_the_versions_it_has_left(path):
     store = one_file.at(path)
     with blz.open(path, "a") as table:
-        table.set_retention(versions=2, seconds=0)
+        table.configure(keep_versions=2, keep_seconds=0)
     with blz.open(path) as reader:
         for number in range(20):
             # A store of its own is what another process has.

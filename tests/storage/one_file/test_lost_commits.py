@@ -23,7 +23,7 @@ BEHIND = "bytes are of a commit that was never finished, or damaged"
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(FIRST, tmp_path / "t.blz", layout="file")
+    blz.to_blz(FIRST, tmp_path / "t.blz", storage=blz.Storage(layout="file"))
     return tmp_path / "t.blz"
 
 
@@ -187,7 +187,7 @@ def test_recover_takes_the_version_that_is_meant_by_number_and_by_tag(path, tmp_
 def test_recover_finds_a_version_that_had_expired_if_no_later_one_is_whole(path, tmp_path):
     first = path.stat().st_size
     with blz.open(path, "a") as table:
-        table.set_retention(versions=1, seconds=0)
+        table.configure(keep_versions=1, keep_seconds=0)
         table.update({"n": [-1] * 1000})
     with blz.open(path, "a") as table:
         table.attrs["next"] = 1
@@ -242,7 +242,7 @@ def test_a_file_that_cannot_be_locked_is_opened_without_a_word_of_what_lies_behi
 @pytest.mark.parametrize("layout", ["directory", "file"])
 def test_a_commit_that_was_not_flushed_is_neither_warned_of_nor_a_problem(tmp_path, layout):
     table_path = tmp_path / "p.blz"
-    blz.to_blz(FIRST, table_path, layout=layout)
+    blz.to_blz(FIRST, table_path, storage=blz.Storage(layout=layout))
     with blz.open(table_path, "a", durability="process") as table:
         table.append({"n": [5]})
         table.tags["process"] = table.version

@@ -43,7 +43,7 @@ def test_a_table_is_written_at_the_first_byte_of_a_file_object():
 @pytest.fixture(scope="module")
 def data():
     file = io.BytesIO()
-    FRAME.to_blz(file, row_group_rows=16)
+    FRAME.to_blz(file, storage=blz.Storage(row_group_rows=16))
     return file.getvalue()
 
 
@@ -104,7 +104,7 @@ def test_a_pipe_carries_a_table():
 
     def write():
         with os.fdopen(writing, "wb") as file:
-            FRAME.to_blz(file, row_group_rows=16)
+            FRAME.to_blz(file, storage=blz.Storage(row_group_rows=16))
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -203,7 +203,7 @@ def test_text_files_and_other_objects_are_refused(data):
     with pytest.raises(TypeError, match="a path, a binary file or a store"):
         blz.read_blz(7)
     with pytest.raises(ValueError, match="needs a path"):
-        FRAME.to_blz(io.BytesIO(), layout="directory")
+        FRAME.to_blz(io.BytesIO(), storage=blz.Storage(layout="directory"))
 
 
 def test_a_table_in_memory_is_pickled_and_one_in_an_open_file_is_not(data, tmp_path):
@@ -222,7 +222,7 @@ def test_an_error_of_the_file_is_told():
             return super().write(more)
 
     with pytest.raises(blz.StorageError, match="No space left"):
-        FRAME.to_blz(Full(), row_group_rows=16)
+        FRAME.to_blz(Full(), storage=blz.Storage(row_group_rows=16))
 
 
 # Packing
@@ -230,7 +230,7 @@ def test_an_error_of_the_file_is_told():
 
 def test_a_directory_that_is_packed_and_unpacked_has_the_same_bytes(tmp_path):
     first, file, again = (tmp_path / name for name in ("a.blz", "b.blz", "c.blz"))
-    FRAME.to_blz(first, row_group_rows=16, attrs={"since": 1999}, page_rows=8)
+    FRAME.to_blz(first, storage=blz.Storage(row_group_rows=16, attrs={"since": 1999}, page_rows=8))
     with blz.open(first, "a") as table:
         table.append(FRAME.head(3))
         table.delete([("n", "==", 5)])
@@ -277,7 +277,7 @@ def test_packing_replaces_nothing_and_names_what_is_missing(tmp_path):
 @pytest.mark.parametrize("damage", ["flip", "middle", "cut", "lose"])
 @pytest.mark.parametrize("encoding", ["plain", "auto"])
 def test_a_damaged_file_is_not_packed(tmp_path, damage, encoding):
-    FRAME.to_blz(tmp_path / "t", encoding=encoding)
+    FRAME.to_blz(tmp_path / "t", storage=blz.Storage(encoding=encoding))
     part = max((tmp_path / "t").rglob("*.bin"))
     content = bytearray(part.read_bytes())
     content[len(content) // 2 if damage == "middle" else -5] ^= 1
@@ -331,7 +331,10 @@ def test_a_file_that_is_cut_anywhere_gives_back_its_whole_row_groups(data):
 # Bug: a copy was written column after column and without drafts, so a cut took all rows.
 @pytest.mark.parametrize("encoding", ["plain", "auto"])
 def test_a_packed_file_that_is_cut_gives_back_its_whole_row_groups(tmp_path, encoding):
-    FRAME.to_blz(tmp_path / "t", row_group_rows=16, encoding=encoding, attrs={"since": 1999})
+    FRAME.to_blz(
+        tmp_path / "t",
+        storage=blz.Storage(row_group_rows=16, encoding=encoding, attrs={"since": 1999}),
+    )
     with blz.open(tmp_path / "t", "a") as table:
         table.append(FRAME.head(3))
     file = io.BytesIO()

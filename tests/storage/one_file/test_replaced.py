@@ -24,13 +24,15 @@ OURS, OTHER = {"a": [1, 2, 3]}, {"a": [7, 8]}
 def path(tmp_path):
     """A table of two versions."""
     path = tmp_path / "t.blz"
-    blz.to_blz({"a": [1, 2]}, path, layout="file", encoding="plain")
+    blz.to_blz({"a": [1, 2]}, path, storage=blz.Storage(layout="file", encoding="plain"))
     blz.to_blz({"a": [3]}, path, mode="a")
     return path
 
 
 def replaced(path):
-    blz.to_blz(OTHER, path.with_name("other.blz"), layout="file", encoding="plain")
+    blz.to_blz(
+        OTHER, path.with_name("other.blz"), storage=blz.Storage(layout="file", encoding="plain")
+    )
     os.replace(path.with_name("other.blz"), path)
 
 
@@ -45,7 +47,7 @@ def deleted(path):
 def written_after(remove):
     def away(path):
         remove(path)
-        blz.to_blz(OTHER, path, layout="file", encoding="plain")
+        blz.to_blz(OTHER, path, storage=blz.Storage(layout="file", encoding="plain"))
         blz.to_blz({"a": [9]}, path, mode="a")
 
     return away
@@ -53,7 +55,7 @@ def written_after(remove):
 
 def packed(path):
     renamed(path)
-    blz.to_blz(OTHER, path.with_name("other"), encoding="plain")
+    blz.to_blz(OTHER, path.with_name("other"), storage=blz.Storage(encoding="plain"))
     blz.pack(path.with_name("other"), path)
 
 
@@ -66,7 +68,7 @@ def put_back(path):
 
 def made_a_directory(path):
     path.unlink()
-    blz.to_blz(OTHER, path, layout="directory")
+    blz.to_blz(OTHER, path, storage=blz.Storage(layout="directory"))
 
 
 AWAY = {
@@ -186,7 +188,7 @@ def test_a_pickled_handle_is_of_no_other_table(path, away):
 def test_a_path_that_is_free_again_takes_a_new_table(path, away):
     old = blz.open(path, "a")
     source = path.with_name("source")
-    blz.to_blz(OTHER, source, encoding="plain")
+    blz.to_blz(OTHER, source, storage=blz.Storage(encoding="plain"))
     AWAY[away](path)
     blz.pack(source, path)
     with blz.open(path, "a") as new:

@@ -14,6 +14,7 @@ from blztable.storage.files import LocalFile
 from blztable.storage.one_file import store as one_file
 from blztable.storage.one_file import writing
 from blztable.storage.one_file.store import OneFileStore
+from support.options import arguments
 
 SECRET = "SECRET-0123456789-abcdefghijklmnop"
 STORED = {"encoding": "plain", "compression": {"s": "lz4"}, "clevel": {"s": 0}}
@@ -29,7 +30,9 @@ def has_secret(path):
 
 
 def make(path, **options):
-    blz.to_blz(with_secret(), path, layout="file", row_group_rows=5000, **STORED, **options)
+    blz.to_blz(
+        with_secret(), path, **arguments(layout="file", row_group_rows=5000, **STORED, **options)
+    )
     assert has_secret(path)
 
 
@@ -50,7 +53,7 @@ def test_vacuum_erases_what_an_earlier_commit_removed(tmp_path):
     path = tmp_path / "t.blz"
     make(path)
     with blz.open(path, "a") as table:
-        table.set_retention(versions=1, seconds=0)
+        table.configure(keep_versions=1, keep_seconds=0)
         table.update({"s": "gone"}, where=[("n", "==", 77)])
         table.attrs["next"] = 1
         assert has_secret(path)
@@ -116,9 +119,9 @@ def half_dead(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "DEAD_BYTES", 1 << 30)
     path = tmp_path / "t.blz"
     random = np.random.default_rng(0)
-    blz.to_blz({"x": random.random(50_000)}, path, layout="file")
+    blz.to_blz({"x": random.random(50_000)}, path, storage=blz.Storage(layout="file"))
     with blz.open(path, "a") as table:
-        table.set_retention(versions=1, seconds=0)
+        table.configure(keep_versions=1, keep_seconds=0)
         for _ in range(2):
             table.update({"x": random.random(50_000)})
     monkeypatch.setattr(writing, "DEAD_BYTES", 1 << 10)

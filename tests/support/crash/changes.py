@@ -25,7 +25,7 @@ FOUR = rows([5, 6, 7, 8], ["e"] * 4)
 
 def two_row_groups(path):
     """Make a table: version 1 has one row group, version 2 has two."""
-    blz.to_blz(FIRST, path, meta={"pet": b"cat"})
+    blz.to_blz(FIRST, path, storage=blz.Storage(meta={"pet": b"cat"}))
     with blz.open(path, mode="a") as table:
         table.append(SECOND)
 
@@ -147,11 +147,11 @@ CHANGES = {
     ),
     "add_column": made(lambda t: t.add_column("x", X), BOTH.append_column("x", X)),
     "alter_column": made(
-        lambda t: t.alter_column("n", type="int64", default=7),
+        lambda t: t.alter_column("n", dtype="int64", default=7),
         BOTH.set_column(0, "n", BOTH["n"].cast("int64")),
     ),
     "alter_column in place": made(
-        lambda t: t.alter_column("text", type="binary"),
+        lambda t: t.alter_column("text", dtype="binary"),
         BOTH.set_column(1, "text", BOTH["text"].cast("binary")),
     ),
     "drop_columns": made(lambda t: t.drop_columns(["n"]), BOTH.drop_columns(["n"])),
@@ -163,8 +163,8 @@ CHANGES = {
     "sort": made(lambda t: t.compact(sort_by="n"), BOTH.take([1, 3, 0, 2])),
     "restore": made(lambda t: t.restore(1), FIRST),
     "tag": made(lambda t: t.tags.update(first=1), BOTH),
-    "settings": made(lambda t: t.set_row_group_rows(9), BOTH),
-    "retention": made(lambda t: t.set_retention(versions=9, bytes=1 << 30), BOTH),
+    "settings": made(lambda t: t.configure(storage=blz.Storage(row_group_rows=9)), BOTH),
+    "retention": made(lambda t: t.configure(keep_versions=9, keep_bytes=1 << 30), BOTH),
     "metalayers": made(
         layers, BOTH, layers=({"pet": b"dog"}, {"pet": b"giraffe"}, {"n": ({}, {"unit": b"kg"})})
     ),

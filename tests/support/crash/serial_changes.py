@@ -25,9 +25,9 @@ KEYS = range(6)
 
 def begin(place) -> None:
     rows = {"id": range(1, 7), "key": [0, 0, 1, 1, 1, 2], "n": range(6)}
-    blz.to_blz(rows, place, row_group_rows=2, durability="process")
+    blz.to_blz(rows, place, storage=blz.Storage(row_group_rows=2), durability="process")
     with blz.open(place, "a", durability="process") as t:
-        t.set_retention(versions=10_000)
+        t.configure(keep_versions=10_000)
 
 
 def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
@@ -98,7 +98,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "rename", name, other:
             return t.rename_columns({name: other})
         case "alter", name, type_:
-            return t.alter_column(name, type=type_)
+            return t.alter_column(name, dtype=type_)
         case "attrs", key:
             t.attrs["key"] = key
             return blz.Changed(version=t.version)
@@ -107,7 +107,12 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "write", rows:
             # The attribute tells which version this is.
             attrs = {"written": rows[0][0]}
-            blz.to_blz(named(rows), t._snapshot.version.store, attrs=attrs, durability="process")
+            blz.to_blz(
+                named(rows),
+                t._snapshot.version.store,
+                storage=blz.Storage(attrs=attrs),
+                durability="process",
+            )
             return blz.Changed(version=WRITTEN)
         case "compact", _:
             return t.compact(sort_by=())
@@ -120,9 +125,9 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "untag", key:
             t.tags.pop(f"tag {key}", None)
         case "retention", key:
-            return t.set_retention(versions=10_000, bytes=(1 << 40) + key)
+            return t.configure(keep_versions=10_000, keep_bytes=(1 << 40) + key)
         case "row groups", key:
-            return t.set_row_group_rows(key + 1)
+            return t.configure(storage=blz.Storage(row_group_rows=key + 1))
         case "repair", _:
             t.repair()
         case _:

@@ -43,6 +43,7 @@ from support.fuzzed.parts import (
     trailer,
     values_of_a_chunk,
 )
+from support.options import arguments
 
 Random = random.Random
 
@@ -80,26 +81,36 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
     numbers = samples.numbers_table(400)
     for column in numbers.column_names:
         one = numbers.select([column])
-        writers[f"encoded {column}"] = functools.partial(blz.to_blz, one, **cuts)
+        writers[f"encoded {column}"] = functools.partial(blz.to_blz, one, **arguments(**cuts))
     many = samples.many_items(2500)
-    writers["bundled numbers"] = functools.partial(blz.to_blz, numbers, row_group_rows=250)
+    writers["bundled numbers"] = functools.partial(
+        blz.to_blz, numbers, storage=blz.Storage(row_group_rows=250)
+    )
     alike = pa.table({f"c{n}": [n * row / 100 for row in range(200)] for n in range(20)})
     writers["bundled alike"] = functools.partial(blz.to_blz, alike)
     writers["bundled items"] = functools.partial(blz.to_blz, many.append_column("n", [range(2500)]))
-    writers["encoded many"] = functools.partial(blz.to_blz, many, encoding="auto", page_rows=512)
+    writers["encoded many"] = functools.partial(
+        blz.to_blz, many, storage=blz.Storage(encoding="auto", page_rows=512)
+    )
     empty = samples.frame().reset_index(drop=True).iloc[:0]
     writers["frame without rows"] = lambda place: blz.to_blz(empty, place)
     small = {"page_rows": 8, "row_group_rows": 24}
     for name, type_ in nested_arrays.ALL.items():
         one = pa.table({name: nested_arrays.array_of(type_, 40, 5)})
-        writers[f"nested {name}"] = functools.partial(blz.to_blz, one, encoding="plain", **small)
+        writers[f"nested {name}"] = functools.partial(
+            blz.to_blz, one, **arguments(encoding="plain", **small)
+        )
         two = pa.table({name: nested_arrays.array_of(type_, 400, 5), "k": range(400)})
-        writers[f"nested encoded {name}"] = functools.partial(blz.to_blz, two, **cuts)
-        writers[f"nested bundled {name}"] = functools.partial(blz.to_blz, two, row_group_rows=250)
+        writers[f"nested encoded {name}"] = functools.partial(blz.to_blz, two, **arguments(**cuts))
+        writers[f"nested bundled {name}"] = functools.partial(
+            blz.to_blz, two, storage=blz.Storage(row_group_rows=250)
+        )
     for kind in (pa.string(), pa.large_binary(), pa.string_view()):
         writers[f"items {kind}"] = samples.table([kind], packing="per_item")
     inner = pa.table({"x": nested_arrays.array_of(nested_arrays.ALL["list of struct"], 40, 5)})
-    writers["items nested"] = functools.partial(blz.to_blz, inner, packing="per_item", **small)
+    writers["items nested"] = functools.partial(
+        blz.to_blz, inner, **arguments(packing="per_item", **small)
+    )
     for name in ("encoded many", "bundled items", "nested list of struct", "items string"):
         writers[f"deletions {name}"] = functools.partial(with_deletions, writers[name])
     stores = {}

@@ -15,6 +15,7 @@ from blztable.errors import StorageError
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
 from support.bit_equality import same
+from support.options import arguments
 from support.stores import Hooked, tree
 
 SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
@@ -73,7 +74,7 @@ def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
 
 def eighth_append(store, **options):
     """Return a store of seven small row groups, and the eighth append, which merges all."""
-    blz.create(store, SCHEMA, durability="process", **options).close()
+    blz.create(store, SCHEMA, **arguments(durability="process", **options)).close()
     with opened(store) as table:
         for n in range(7):
             table.append({"n": [n], "text": [str(n)]})
@@ -161,7 +162,7 @@ def test_a_merge_that_fails_is_a_warning_and_the_append_stays(call):
 
 def test_merges_respect_the_rows_of_a_row_group():
     store = MemoryStore()
-    blz.create(store, SCHEMA, row_group_rows=20, durability="process").close()
+    blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=20), durability="process").close()
     with opened(store) as table:
         for n in range(100):
             table.append({"n": [n], "text": [None]})

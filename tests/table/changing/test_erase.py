@@ -11,6 +11,7 @@ import pytest
 
 import blztable as blz
 from blztable.cli.command import main
+from support.options import arguments
 
 NAMES = ["Alice Almond", "Bob Basilikum", "Zora Zucchini", "Dora Dill"]
 GONE = "Zora Zucchini"
@@ -47,7 +48,7 @@ def make(request, tmp_path):
         place = tmp_path / "t.blz"
         # Text of few bytes stays as it is in a chunk.
         options = {"layout": request.param, "clevel": 0} | options
-        blz.to_blz(rows() if data is None else data, place, **options)
+        blz.to_blz(rows() if data is None else data, place, **arguments(**options))
         return place
 
     return make
@@ -169,7 +170,7 @@ def test_an_open_version_is_left_and_its_process_named(tmp_path):
 def test_a_version_that_is_only_tagged_names_no_process(tmp_path):
     for place, layout in (("d.blz", "directory"), ("f.blz", "file"), (None, None)):
         target = blz.MemoryStore() if place is None else tmp_path / place
-        blz.to_blz(rows(), target, layout=layout)
+        blz.to_blz(rows(), target, storage=blz.Storage(layout=layout))
         with blz.open(target, "a") as t:
             t.tags["kept"] = 1
             (left,) = t.erase("user = 2").left
@@ -192,7 +193,7 @@ def test_a_version_open_in_another_process_names_that_process(tmp_path):
 
 def test_a_store_in_memory_is_erased_too():
     store = blz.MemoryStore()
-    blz.to_blz(rows(), store, clevel=0)
+    blz.to_blz(rows(), store, storage=blz.Storage(clevel=0))
     with blz.open(store, "a") as t:
         assert t.erase("user = 2").left == ()
     values = [entry.data or b"" for entry in store._entries.values()]

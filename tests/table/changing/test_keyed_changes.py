@@ -16,13 +16,14 @@ from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.memory import MemoryStore
 from support.operations import meanwhile, opened
+from support.options import arguments
 
 NAN = math.nan
 
 
 def table(data, **options) -> blz.CTable:
     store = MemoryStore()
-    blz.to_blz(data, store, durability="process", **{"row_group_rows": 4} | options)
+    blz.to_blz(data, store, **arguments(durability="process", **{"row_group_rows": 4} | options))
     return opened(store)
 
 

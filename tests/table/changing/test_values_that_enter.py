@@ -11,6 +11,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage.memory import MemoryStore
+from support.options import arguments
 
 VERBS = ["append", "stream", "upsert", "update", "one value", "replace_where", "appender"]
 FORMS = ["memory", "directory", "file", "transaction"]
@@ -19,9 +20,9 @@ FORMS = ["memory", "directory", "file", "transaction"]
 def enter(verb, place, old, new, *, evolve=False, in_transaction=False, **options):
     """Let a row enter a table of one row by a verb; return the column."""
     first, second = {"k": [0], "v": old}, {"k": [1], "v": new}
-    blz.to_blz(first, place, mode="w", **options)
+    blz.to_blz(first, place, **arguments(mode="w", **options))
     if verb == "stream":
-        blz.to_blz(iter([first, second]), place, mode="w", **options)
+        blz.to_blz(iter([first, second]), place, **arguments(mode="w", **options))
         return blz.read_table(place)["v"]
     with blz.open(place, "a") as t:
         if verb in ("update", "one value"):
@@ -197,7 +198,9 @@ def test_an_update_that_widens_computes_from_the_values_before():
 
 @pytest.mark.parametrize("rows", [10, 1000])
 def test_an_appender_widens_the_rows_that_it_has_written(rows):
-    blz.to_blz({"a": [1], "n": pa.nulls(1)}, store := MemoryStore(), row_group_rows=64)
+    blz.to_blz(
+        {"a": [1], "n": pa.nulls(1)}, store := MemoryStore(), storage=blz.Storage(row_group_rows=64)
+    )
     with blz.open(store, "a") as t:
         t.update({"a": 2})
         with t.appender(evolve=True) as a:
@@ -329,7 +332,7 @@ def test_a_name_that_is_no_utf8_is_no_column():
 def test_a_condition_that_is_no_utf8_is_refused_in_words(condition, form, tmp_path):
     store = MemoryStore() if form == "memory" else tmp_path / "t.blz"
     more = {} if form == "memory" else {"layout": form}
-    blz.to_blz({"a": ["y"], "s": [{"f": 1}]}, store, **more)
+    blz.to_blz({"a": ["y"], "s": [{"f": 1}]}, store, **arguments(**more))
     with blz.open(store, "a") as t:
         for verb in (
             lambda: t.to_arrow(filters=condition),
@@ -352,9 +355,9 @@ def test_names_that_are_no_utf8_name_no_tag_commit_or_metalayer():
             lambda: t.append({"a": [2]}, commit_id=BAD),
             lambda: t.transaction(commit_id=BAD),
             lambda: t.vlmeta.__setitem__(BAD, b"x"),
-            lambda: t.add_column("b", 1, meta={BAD: b"x"}),
+            lambda: t.add_column("b", 1, storage=blz.Storage(meta={BAD: b"x"})),
             lambda: blz.to_blz({"a": [1]}, MemoryStore(), commit_id=BAD),
-            lambda: blz.to_blz({"a": [1]}, MemoryStore(), meta={BAD: b"x"}),
+            lambda: blz.to_blz({"a": [1]}, MemoryStore(), storage=blz.Storage(meta={BAD: b"x"})),
         ):
             with pytest.raises(blz.SchemaError, match="lone surrogate"):
                 verb()

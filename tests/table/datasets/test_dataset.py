@@ -50,7 +50,12 @@ def as_given(whole: pa.Table) -> pa.Table:
 
 @pytest.fixture
 def path(tmp_path):
-    blz.to_blz(table(), tmp_path / "t.blz", row_group_rows=24, page_rows=8, durability="process")
+    blz.to_blz(
+        table(),
+        tmp_path / "t.blz",
+        storage=blz.Storage(row_group_rows=24, page_rows=8),
+        durability="process",
+    )
     return tmp_path / "t.blz"
 
 
@@ -354,7 +359,9 @@ assert polars.scan_pyarrow_dataset(d).head(1).collect(engine="streaming").height
 def test_a_process_ends_that_leaves_a_scan_in_the_middle(tmp_path, abandon):
     rows = 1_000_000
     whole = pa.table({"n": range(rows), "word": [f"{row:020}" for row in range(rows)]})
-    blz.to_blz(whole, tmp_path / "t.blz", row_group_rows=1 << 15, durability="process")
+    blz.to_blz(
+        whole, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=1 << 15), durability="process"
+    )
     opening = "import sys, blztable\nd = blztable.dataset(sys.argv[1])\n"
     command = [sys.executable, "-c", opening + ABANDONING[abandon], str(tmp_path / "t.blz")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

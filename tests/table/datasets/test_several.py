@@ -27,7 +27,9 @@ def sales(tmp_path):
     root = tmp_path / "sales"
     (root / f"day={SECOND}").mkdir(parents=True)
     blz.to_blz({"n": [1, 2, 3], "word": ["a", "b", "c"]}, root / f"day={FIRST}")
-    blz.to_blz({"n": [4, 5]}, root / f"day={SECOND}" / "more.blz", layout="file")
+    blz.to_blz(
+        {"n": [4, 5]}, root / f"day={SECOND}" / "more.blz", storage=blz.Storage(layout="file")
+    )
     return root
 
 
@@ -249,7 +251,7 @@ def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
 ):
     monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
     numbers = pa.table({"n": pa.array(range(rows), "i8")})
-    blz.to_blz(numbers, tmp_path / "t.blz", row_group_rows=row_group_rows)
+    blz.to_blz(numbers, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=row_group_rows))
     fragments = list(blz.dataset(tmp_path / "t.blz").get_fragments())
     assert [one.count_rows() for one in fragments] == expected
     assert pa.concat_tables([one.to_table() for one in fragments]).equals(numbers)
@@ -258,7 +260,7 @@ def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
 def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, monkeypatch):
     monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
     path = tmp_path / "t.blz"
-    blz.to_blz({"n": range(90)}, path, row_group_rows=30, encoding="plain")
+    blz.to_blz({"n": range(90)}, path, storage=blz.Storage(row_group_rows=30, encoding="plain"))
     (path / "data/col0/__2__.bin").unlink()
     first, second, third = blz.dataset(path).get_fragments()
     assert first.to_table()["n"].to_pylist() == [*range(30)]
@@ -269,7 +271,7 @@ def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, monkey
 
 def test_fragments_have_a_few_row_groups_of_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
-    blz.to_blz({"n": range(100)}, tmp_path / "1.blz", row_group_rows=20)
+    blz.to_blz({"n": range(100)}, tmp_path / "1.blz", storage=blz.Storage(row_group_rows=20))
     blz.to_blz({"n": range(100, 110)}, tmp_path / "2.blz")
     d = blz.dataset(tmp_path)
     fragments = list(d.get_fragments())

@@ -38,8 +38,8 @@ def words_table(type_: str = "string", rows: int = ROWS) -> pa.Table:
 def stored(type_: str = "string") -> MemoryStore:
     """Return a table of two row groups with dictionaries, and a small one without."""
     store, table = MemoryStore(), words_table(type_)
-    blz.to_blz(table, store, row_group_rows=2_000)
-    blz.to_blz(words_table(type_, 9), store, mode="a", encoding="plain")
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=2_000))
+    blz.to_blz(words_table(type_, 9), store, mode="a", storage=blz.Storage(encoding="plain"))
     return store
 
 
@@ -156,7 +156,11 @@ def test_several_tables_show_what_all_of_them_store_as_dictionaries(tmp_path):
     table = words_table()
     blz.to_blz(table, tmp_path / "a.blz")
     blz.to_blz(table.drop(["few or null"]), tmp_path / "b.blz")
-    blz.to_blz(table, tmp_path / "c.blz", encoding={"few": "plain"})
+    blz.to_blz(
+        table,
+        tmp_path / "c.blz",
+        storage=blz.Storage(columns={"few": blz.Storage(encoding="plain")}),
+    )
     first = [tmp_path / "a.blz", tmp_path / "b.blz"]
     shown = pa.dictionary(pa.int32(), pa.string())
     assert blz.dataset(first, dictionaries="auto").schema.field("few").type == shown

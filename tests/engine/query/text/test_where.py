@@ -141,7 +141,7 @@ def test_a_text_selects_what_duckdb_selects(connection, condition, negated):
 
 
 def test_the_same_text_selects_rows_of_a_table_and_skips_the_others(tmp_path):
-    blz.to_blz(TABLE, tmp_path / "t.blz", row_group_rows=2)
+    blz.to_blz(TABLE, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=2))
     with blz.open(tmp_path / "t.blz", "a") as t:
         text = "day >= '2026-01-05' and city like 'Ü%'"
         assert t.to_arrow(["row"], filters=text)["row"].to_pylist() == [6]
