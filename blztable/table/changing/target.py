@@ -136,7 +136,7 @@ class Target:
         for column, own in (given.columns or {}).items():
             if own.meta:
                 index = change_set.staged.index_of(column)
-                node = change_set.staged.tree.nodes(index)[0]
+                node = change_set.staged.nodes(index)[0]
                 owner = str(change_set.staged.head.columns.paths[node][0])
                 for name, content in own.meta.items():
                     fixed_metalayers(self, owner, column)[name] = content
