@@ -12,7 +12,7 @@ from blztable.format.metalayers import FIXED, VARIABLE, LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 
 # When fixed metalayers are added.
-OF_TABLE = "given to create() or to_blz(), as storage=Storage(meta=...)"
+OF_TABLE = "given to create() or to_blz(), as storage=blz.Storage(meta=...)"
 OF_COLUMN = "given to create() or to_blz(), as Storage(meta=...) of a column, or to add_column()"
 
 

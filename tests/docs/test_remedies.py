@@ -159,7 +159,7 @@ def default_of_categories(tmp_path):
 @remedy(
     "{} must be one value, not a mapping; what differs by column goes into "
     "columns={name: Storage({}=...)}",
-    "compression was given twice; pass compression= or storage=Storage(compression=...)",
+    "compression was given twice; pass compression= or storage=blz.Storage(compression=...)",
 )
 def one_option_once(tmp_path):
     data, path = {"a": [1], "b": [2]}, tmp_path / "t.blz"
@@ -326,19 +326,19 @@ def surrogates_of_columns(tmp_path):
 @remedy(
     "convert it with astype(str)",
     "; convert it with astype(str)",
-    '; pass storage=Storage(objects="json"), or convert it with astype(str)',
-    '; convert it with astype(str), or pass storage=Storage(objects="infer")',
+    '; pass storage=blz.Storage(objects="json"), or convert it with astype(str)',
+    '; convert it with astype(str), or pass storage=blz.Storage(objects="infer")',
     'it is no text, and only text is taken with objects="error"',
 )
 def mixed_objects(tmp_path):
     frame = pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)})
-    refusal(lambda: opened(frame), 'pass storage=Storage(objects="json"), or convert it')
+    refusal(lambda: opened(frame), 'pass storage=blz.Storage(objects="json"), or convert it')
     opened(frame, storage=blz.Storage(objects="json"))
     opened(frame.astype(str))
     frame = pd.DataFrame({"a": pd.Series([b"x"], dtype=object)})
     refusal(
         lambda: opened(frame, storage=blz.Storage(objects="error")),
-        'pass storage=Storage(objects="infer")',
+        'pass storage=blz.Storage(objects="infer")',
     )
     opened(frame, storage=blz.Storage(objects="infer"))
     opened(frame.astype(str), storage=blz.Storage(objects="error"))
@@ -621,11 +621,13 @@ def odd_dtypes(tmp_path):
 
 @remedy(
     "{}: a dictionary of Arrow cannot hold the categories, which are {}; {}convert the column with astype(str)",
-    'pass storage=Storage(objects="json"), or ',
+    'pass storage=blz.Storage(objects="json"), or ',
 )
 def odd_categories(tmp_path):
     frame = pd.DataFrame({"a": pd.Categorical([(1, 2)])})
-    refusal(lambda: opened(frame), 'pass storage=Storage(objects="json"), or convert the column')
+    refusal(
+        lambda: opened(frame), 'pass storage=blz.Storage(objects="json"), or convert the column'
+    )
     opened(frame, storage=blz.Storage(objects="json"))
     opened(frame.astype(str))
 
@@ -999,7 +1001,7 @@ NO_ADVICE = {
     "at={} is too early or too late",
     "dict(zip(names, array.T)), with one name per column",
     "given to create() or to_blz(), as Storage(meta=...) of a column, or to add_column()",
-    "given to create() or to_blz(), as storage=Storage(meta=...)",
+    "given to create() or to_blz(), as storage=blz.Storage(meta=...)",
 }
 # Advice that no test can do here, each with the reason.
 NOT_HEEDED = {

@@ -153,7 +153,7 @@ def test_a_call_without_the_option_does_not_advise_it():
     store = MemoryStore()
     blz.to_blz({"key": [0, 1], "x": ["p", "q"]}, store)
     with blz.open(store, "a") as table:
-        with pytest.raises(SchemaError, match=r'pass object="json"'):
+        with pytest.raises(SchemaError, match=r'pass storage=blz.Storage\(objects="json"\)'):
             table.add_column("y", MIXED)
         for act in (
             lambda: table.update({"x": MIXED}),
@@ -161,7 +161,7 @@ def test_a_call_without_the_option_does_not_advise_it():
         ):
             with pytest.raises(SchemaError, match=r"convert .* with astype\(str\)") as caught:
                 act()
-            assert "object=" not in str(caught.value)
+            assert "objects=" not in str(caught.value)
         table.update({"x": MIXED.astype(str)})
         assert table.to_pandas()["x"].tolist() == ["a", "1"]
 

@@ -156,7 +156,7 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
         categories, facts["values"] = compound.interval_texts(categories, facts["values"])
     elif categories.type.num_fields:
         has_json = values.categories.dtype == object and choice != objects.NO_OPTION
-        remedy = 'pass storage=Storage(objects="json"), or ' if has_json else ""
+        remedy = 'pass storage=blz.Storage(objects="json"), or ' if has_json else ""
         raise SchemaError(
             f"{context}: a dictionary of Arrow cannot hold the categories, which are "
             f"{categories.type!s:.200}; {remedy}convert the column with astype(str)"

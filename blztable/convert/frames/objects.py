@@ -321,7 +321,7 @@ def _fits(descriptor: Descriptor) -> bool:
 def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
     """Return the end of an error about a column of objects: the calls that help."""
     if error.why == _NO_TEXT:
-        return '; convert it with astype(str), or pass storage=Storage(objects="infer")'
+        return '; convert it with astype(str), or pass storage=blz.Storage(objects="infer")'
     if isinstance(error.value, str) and not _is_utf8(error.value):
         # In text of lists and dicts, astype(str) would keep it.
         return AS_BYTES if error.value in values else REPLACED
@@ -331,7 +331,7 @@ def _remedy(values: np.ndarray, error: UnsuitableError, choice: str) -> str:
         return "; convert it with astype(str)"
     if choice == NO_OPTION:
         return "; convert it with astype(str)"
-    return '; pass storage=Storage(objects="json"), or convert it with astype(str)'
+    return '; pass storage=blz.Storage(objects="json"), or convert it with astype(str)'
 
 
 def _is_utf8(text: str) -> bool:

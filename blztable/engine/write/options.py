@@ -398,7 +398,7 @@ def given_storage(storage: Storage | None, compression: str | None = None) -> St
         return storage
     if storage.compression is not None:
         raise ValueError(
-            "compression was given twice; pass compression= or storage=Storage(compression=...)"
+            "compression was given twice; pass compression= or storage=blz.Storage(compression=...)"
         )
     return replace(storage, compression=compression)  # type: ignore[arg-type]
 

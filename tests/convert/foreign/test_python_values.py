@@ -78,7 +78,10 @@ def test_a_set_is_one_value_of_a_column_of_sets(value):
 
 def test_mixed_values_are_refused_with_a_remedy_that_works():
     store = MemoryStore()
-    message = r"column 'x', row 1: 'a' of type str cannot be stored: .*; pass object=\"json\", or"
+    message = (
+        r"column 'x', row 1: 'a' of type str cannot be stored: .*; "
+        r"pass storage=blz.Storage\(objects=\"json\"\), or"
+    )
     for data in ({"x": [1, "a"]}, [{"x": 1}, {"x": "a"}]):
         with pytest.raises(SchemaError, match=message):
             blz.to_blz(data, store)
@@ -136,7 +139,7 @@ def test_given_categories_are_refused_with_a_remedy_that_works():
     store, dtype = MemoryStore(), pd.CategoricalDtype(["z", "b"], ordered=True)
     pd.DataFrame({"x": ["b", "z"]}).to_blz(store)
     with blz.open(store, mode="a") as t:
-        with pytest.raises(SchemaError, match=r"has those of its values; pass type=\"category\""):
+        with pytest.raises(SchemaError, match=r"has those of its values; pass dtype=\"category\""):
             t.alter_column("x", dtype=dtype)
         t.add_column("new", t["x"].to_pandas().astype(dtype))
         assert t.to_pandas()["new"].dtype == dtype

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from blztable.convert.frames.frame import to_frame
 from blztable.convert.gateway import Reading, ingest
 from blztable.convert.objects.find import find, parse
+from blztable.engine.write.options import Storage
 from blztable.errors import FormatError, SchemaError
 from support.bit_equality import assert_same
 from support.frame_strategies import rebuilt
@@ -147,7 +148,7 @@ def test_scalars_of_numpy_come_back_as_scalars_of_numpy(value):
 def test_a_clock_without_a_zone_shows_an_hour_twice():
     hours = [datetime.datetime(2020, 10, 25, 2, 30, fold=fold) for fold in (0, 1)]
     frame = frame_of(*hours)
-    with pytest.raises(SchemaError, match='pass object="json"'):
+    with pytest.raises(SchemaError, match=r'pass storage=blz.Storage\(objects="json"\)'):
         ingest(frame)
     assert [hour.fold for hour in returned(frame, "json")["x"]] == [0, 1]
     assert_same(returned(frame, "json"), frame)
@@ -207,8 +208,8 @@ def replaced(value):
 
 REMEDIES = {
     r'text\.encode\("utf-8", "replace"\)': lambda column: (column.map(replaced), "infer"),
-    r'pass object="json"': lambda column: (column, "json"),
-    r'pass object="infer"': lambda column: (column, "infer"),
+    r'pass storage=blz.Storage\(objects="json"\)': lambda column: (column, "json"),
+    r'pass storage=blz.Storage\(objects="infer"\)': lambda column: (column, "infer"),
     r"convert it with astype\(str\)": lambda column: (column.astype(str), "infer"),
     r'with \.str\.encode\("utf-8", "surrogatepass"\)': (
         lambda column: (column.str.encode("utf-8", "surrogatepass"), "infer")
@@ -267,8 +268,8 @@ def test_error_takes_text_only(values):
 
 
 def test_an_unknown_choice_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"object must be one of .*infer.*not 'pickle'"):
-        Reading(objects="pickle")
+    with pytest.raises(ValueError, match=r"objects must be one of .*infer.*not 'pickle'"):
+        Storage(objects="pickle")
 
 
 def test_a_list_that_contains_itself_is_refused():
