@@ -880,9 +880,7 @@ def manifests_lost(tmp_path):
     assert blz.open(path)["v"][:].to_pylist() == [2]
 
 
-@remedy(
-    "{}: commit_id={} names the whole commit; pass it to transaction(), not to a change in it"
-)
+@remedy("{}: commit_id={} names the whole commit; pass it to transaction(), not to a change in it")
 def name_of_a_commit(tmp_path):
     t = opened({"v": [1]})
     with t.transaction() as tx:
