@@ -228,19 +228,25 @@ def upsert(options: Namespace) -> None:
         types = _types_kept(options, table)
         with _files(options, types) as files, bar("reading") as advance:
 
-            def read() -> list[pa.RecordBatch]:
-                return list(_shown(files.batches(), advance))
+            def read() -> list[pa.Table]:
+                # In memory, because a conflict repeats the upsert. A file has one schema.
+                parts: dict[str, list[pa.RecordBatch]] = {}
+                for batch in _shown(files.batches(), advance):
+                    parts.setdefault(files.name, []).append(batch)
+                return list(map(pa.Table.from_batches, parts.values()))
 
-            tables = [pa.Table.from_batches([one]) for one in _until_wide_enough(files, read)]
+            data = _until_wide_enough(files, read)
         on = column_names(table.column_names, options.on)
         assert on is not None
-        data = pa.concat_tables(tables, promote_options="permissive")
-        if options.commit_id is None:
-            done = table.upsert(data, on, evolve=options.evolve)
-        else:
-            with table.transaction(commit_id=options.commit_id) as tx:
-                tx.upsert(data, on, evolve=options.evolve)
-            done = tx.changed
+        try:
+            if options.commit_id is None:
+                done = table.upsert(data, on, evolve=options.evolve)
+            else:
+                with table.transaction(commit_id=options.commit_id) as tx:
+                    tx.upsert(data, on, evolve=options.evolve)
+                done = tx.changed
+        except blz.SchemaError as error:
+            raise blz.SchemaError(f"{', '.join(options.files)}: {error}") from None
         result = {"table": table.path, **asdict(done), "rows": table.nrows}
     print_result(options, result, [str(done)])
 

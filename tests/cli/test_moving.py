@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
@@ -542,6 +543,43 @@ def test_rows_whose_key_is_there_are_updated_and_the_others_appended(run):
     )
     run("upsert", "-", "t.blz", "--on", "id", given=b"id,amt\n7,1\n7,2\n", code=1)
     assert rows_of()["amt"] == [9, 1, 2.5, 8]
+
+
+@pytest.mark.parametrize("evolve", [[], ["--evolve"]], ids=["as it is", "evolved"])
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+@pytest.mark.parametrize("type_", [pa.int64(), pa.uint64(), pa.float64(), pa.decimal128(20, 2)])
+def test_an_upsert_of_several_files_changes_no_value(run, type_, format, evolve):
+    blz.to_blz(pa.table({"k": [1], "v": pa.array([None], type_)}), "t.blz")
+    data = {
+        "one": pa.table({"k": [1, 2], "v": [3, 2**53 + 1]}),
+        "two": pa.table({"k": [3, 4], "v": [4.0, 0.5]}),
+        "three": pa.table({"k": [5], "v": pa.array([5], pa.float16())}),
+    }
+    write = {"parquet": parquet.write_table, "arrow": feather.write_feather}[format]
+    names = [f"{name}.{format}" for name in data]
+    for name, table in zip(names, data.values(), strict=True):
+        write(table, name)
+    said = run("upsert", *names, "t.blz", "--on", "k", *evolve, code=1)
+    assert said.startswith("blz: one.")
+    assert "column 'v'" in said
+    assert any(f" is {value}" in said for value in ("9007199254740993", "4.0", "0.5"))
+    assert blz.read_table("t.blz").num_rows == 1
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_an_upsert_of_files_with_other_columns_sets_no_nulls(run, format):
+    blz.to_blz({"k": [1, 2], "a": [1, 2], "b": [3, 4]}, "t.blz")
+    for name, data in (("one", {"k": [1], "a": [9]}), ("two", {"k": [2], "b": [9]})):
+        if format == "csv":
+            pacsv.write_csv(pa.table(data), f"{name}.csv")
+        else:
+            parquet.write_table(pa.table(data), f"{name}.parquet")
+    names = [f"{name}.{format}" for name in ("one", "two")]
+    said = run("upsert", *names, "t.blz", "--on", "k", code=1)
+    assert f"{names[0]}, {names[1]}: item 1 has other columns" in said
+    for name in names:
+        run("upsert", name, "t.blz", "--on", "k")
+    assert rows_of() == {"k": [1, 2], "a": [9, 2], "b": [3, 9]}
 
 
 def test_control_characters_do_not_reach_a_terminal(run, monkeypatch):

@@ -882,6 +882,19 @@ def manifests_lost(tmp_path):
     assert blz.open(path)["v"][:].to_pylist() == [2]
 
 
+@remedy("{}: commit_id={} names the whole commit; pass it to transaction(), not to a change in it")
+def name_of_a_commit(tmp_path):
+    t = opened({"v": [1]})
+    with t.transaction() as tx:
+        message = refusal(lambda: tx.append({"v": [2]}, commit_id="job"), "names the whole commit")
+    given = ast.literal_eval(re.search(r"commit_id=('\w+')", message)[1])
+    for is_repeated in (False, True):
+        with t.transaction(commit_id=given) as tx:
+            assert tx.is_repeated == is_repeated
+            tx.append({"v": [2]})
+    assert t["v"][:].to_pylist() == [1, 2]
+
+
 @remedy(
     "make a table of it with blztable.convert({}, new), and change that{}",
     "; change an array with blztable.SuperChunk.open({}, 'a')",
@@ -937,7 +950,7 @@ def encodings(tmp_path):
     assert imported(tmp_path, "a.csv", content, *dtype)["b"].to_pylist() == [b"x", b"\xe9"]
 
 
-@remedy("; `--dtype {}=string` reads both as text")
+@remedy("`--dtype {}=string` reads both as text")
 def mixed_lines(tmp_path):
     content = b'{"k": 1, "a": 1}\n{"k": 2, "a": "x"}\n'
     message = imported(tmp_path, "a.ndjson", content)
