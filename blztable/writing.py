@@ -77,8 +77,8 @@ def to_blz(
         step, and any other index as columns; True stores a RangeIndex as a column too, False stores
         no index.
     compression : {"lz4", "lz4hc", "zlib", "zstd"}, optional
-        Codec of all columns, as ``storage=blz.Storage(compression=...)``; by default a trial finds the
-        best one for each column.
+        Codec of all columns, as ``storage=blz.Storage(compression=...)``; by default a trial finds
+        the best one for each column.
     sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
         Columns to sort the rows by, nulls last; ordered categories are sorted by their order. The
         table keeps this setting for `CTable.compact`. A stored index moves with its rows; a
