@@ -778,7 +778,7 @@ class VersionLeft(Printed):
         Number of the version.
     rows : int or None
         Number of its rows that meet the condition; None if nobody can tell, for example because
-        the version keeps values of rows that it names as deleted.
+        the version keeps values of rows that it names as deleted, or a category without rows.
     tags : tuple of str
         Names of the version. Remove them: ``del t.tags[name]``.
     pids : tuple of int

@@ -21,7 +21,7 @@ from blztable.engine.change.keyed.differences import common_columns, differences
 from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, pin
+from blztable.engine.version.versions import LOCK_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
 from blztable.format import layout
@@ -35,7 +35,7 @@ from blztable.report import (
     VersionInfo,
     VersionLeft,
 )
-from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.store import KeyNotFound
 from blztable.table.changing import rows, settings
 from blztable.table.changing.target import Target
 from blztable.table.column import Column
@@ -570,8 +570,9 @@ class CTable(Verbs, Closing):
         """Remove rows for good: from the table, from its files, and with its older versions.
 
         Deletes the rows, writes again what has their values, and removes all other versions. A
-        version that has a tag, or that someone has open, stays, and is in the result if it may have
-        the rows.
+        category that only erased rows had, or rows of older versions, is dropped from its column,
+        also from an ordered one. A version that has a tag, or that someone has open, stays, and is
+        in the result if it may have the rows.
 
         Parameters
         ----------
@@ -609,10 +610,11 @@ class CTable(Verbs, Closing):
         1 (1,) () 2
         """
         done = self._make(rows.erase, where)
-        store = self._snapshot.version.store
+        newest = self._snapshot.version
+        store = newest.store
         removed = vacuum.vacuum(store, keep=1, wait=wait).versions
         others = [one for one in history.list_versions(store) if one.number != self.version]
-        left = [one for one in (_left(store, where, other) for other in others) if one]
+        left = [one for one in (_left(newest, where, other) for other in others) if one]
         return Erased(done.rows_deleted, self.version, removed, tuple(left))
 
     def vacuum(
@@ -753,11 +755,12 @@ class CTable(Verbs, Closing):
             )
 
 
-def _left(store: Store, where: object, info: VersionInfo) -> VersionLeft | None:
+def _left(newest: Version, where: object, info: VersionInfo) -> VersionLeft | None:
     """Return a version that was not removed, and may have rows of `where`; None if it has none."""
+    store = newest.store
     rows, pids = None, store.holders(layout.manifest(info.number))
     with suppress(BlzError, KeyNotFound):
         version, pinned = pin(store, info.number)
         with pinned:
-            rows = rows_left(version, where)
+            rows = rows_left(version, where, newest)
     return None if rows == 0 else VersionLeft(info.number, rows, info.tags, tuple(pids))
