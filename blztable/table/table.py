@@ -612,10 +612,11 @@ class CTable(Verbs, Closing):
         done = self._make(rows.erase, where)
         newest = self._snapshot.version
         store = newest.store
-        removed = vacuum.vacuum(store, keep=1, wait=wait).versions
+        vacuumed = vacuum.vacuum(store, keep=1, wait=wait)
         others = [one for one in history.list_versions(store) if one.number != self.version]
-        left = [one for one in (_left(newest, where, other) for other in others) if one]
-        return Erased(done.rows_deleted, self.version, removed, tuple(left))
+        left = [_left(newest, where, other, vacuumed.damaged) for other in others]
+        gone = done.rows_deleted, self.version, vacuumed.versions
+        return Erased(*gone, tuple(one for one in left if one))
 
     def vacuum(
         self,
@@ -755,7 +756,9 @@ class CTable(Verbs, Closing):
             )
 
 
-def _left(newest: Version, where: object, info: VersionInfo) -> VersionLeft | None:
+def _left(
+    newest: Version, where: object, info: VersionInfo, damaged: Sequence[int]
+) -> VersionLeft | None:
     """Return a version that was not removed, and may have rows of `where`; None if it has none."""
     store = newest.store
     rows, pids = None, store.holders(layout.manifest(info.number))
@@ -763,4 +766,28 @@ def _left(newest: Version, where: object, info: VersionInfo) -> VersionLeft | No
         version, pinned = pin(store, info.number)
         with pinned:
             rows = rows_left(version, where, newest)
-    return None if rows == 0 else VersionLeft(info.number, rows, info.tags, tuple(pids))
+    if rows == 0:
+        return None
+    why = _why_left(newest, info, pids, damaged)
+    return VersionLeft(info.number, rows, info.tags, tuple(pids), why)
+
+
+def _why_left(
+    newest: Version, info: VersionInfo, pids: Sequence[int], damaged: Sequence[int]
+) -> str:
+    """Return what keeps a version that was not removed, and what to do."""
+    if info.tags:
+        return f"it has the tags {', '.join(map(repr, info.tags))}; remove them"
+    if info.number > newest.head.version:
+        return "another commit made it after the rows were deleted; stop what writes such rows"
+    if damaged and info.number not in damaged:
+        numbers = ", ".join(map(str, damaged))
+        return (
+            f"no version is removed while a damaged one is kept ({numbers}), whose files are "
+            "unknown; remove its tags, or close it"
+        )
+    if os.getpid() in pids:
+        return "it is open in this process; close each table, reader and iterator of it"
+    if pids:
+        return f"it is open in a process ({', '.join(map(str, pids))}); close it there"
+    return "it was open, in a process that ended, is unknown or runs elsewhere; close it there"

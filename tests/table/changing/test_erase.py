@@ -12,6 +12,8 @@ import pytest
 
 import blztable as blz
 from blztable.cli.command import main
+from blztable.format.layout import manifest
+from blztable.table import table
 from support.options import arguments
 
 NAMES = ["Alice Almond", "Bob Basilikum", "Zora Zucchini", "Dora Dill"]
@@ -163,7 +165,56 @@ def test_an_open_version_is_left_and_its_process_named(tmp_path):
             assert (left.number, left.rows) == (1, COUNT // 4)
             if sys.platform == "linux":
                 assert left.pids == (os.getpid(),)
+                assert "it is open in this process; close each table, reader" in str(left)
             assert reader.count(filters="user = 2") == COUNT // 4
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_a_version_that_an_iterator_reads_is_left_and_says_so(tmp_path, layout):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place, storage=blz.Storage(layout=layout, row_group_rows=7))
+    with blz.open(place, "a") as t:
+        batches = iter(t.to_batches())
+        next(batches)
+        (left,) = t.erase("user = 2").left
+        assert left.number == 1
+        if sys.platform == "linux":
+            assert "it is open in this process; close each table, reader and iterator" in str(left)
+        batches.close()
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_rows_appended_after_the_erase_are_left_and_named_as_later_ones(make, monkeypatch):
+    place = make()
+    vacuum = table.vacuum.vacuum
+
+    def append_first(store, **options):
+        with blz.open(store, "a") as producer:
+            producer.append(rows(4))
+        return vacuum(store, **options)
+
+    with blz.open(place, "a") as t:
+        monkeypatch.setattr(table.vacuum, "vacuum", append_first)
+        (left,) = t.erase("user = 2").left
+        assert (left.number, left.rows) == (t.version + 1, 1)
+        assert "another commit made it after the rows were deleted" in str(left)
+
+
+def test_a_damaged_version_that_is_kept_is_named_as_what_keeps_the_others(tmp_path):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place)
+    with blz.open(place, "a") as t:
+        t.tags["audited"] = 1
+        (place / manifest(1)).write_bytes(b"{}")
+        first, *others = t.erase("user = 2").left
+        assert (first.number, first.rows, first.tags) == (1, None, ("audited",))
+        assert others
+        for one in others:
+            assert "while a damaged one is kept (1)" in str(one)
+        del t.tags["audited"]
         assert t.erase("user = 2").left == ()
     assert tell(place) == []
 
