@@ -778,12 +778,14 @@ class VersionLeft(Printed):
         Number of the version.
     rows : int or None
         Number of its rows that meet the condition; None if nobody can tell, for example because
-        the version keeps values of rows that it names as deleted.
+        the version keeps values of rows that it names as deleted, or a category without rows.
     tags : tuple of str
         Names of the version. Remove them: ``del t.tags[name]``.
     pids : tuple of int
         Ids of the processes on this machine that have the version open, as far as it is known.
         Empty if the version is only tagged, or is open on another machine.
+    why : str
+        What keeps the version, and what to do before the next `erase`.
 
     Examples
     --------
@@ -800,17 +802,12 @@ class VersionLeft(Printed):
     rows: int | None
     tags: tuple[str, ...] = ()
     pids: tuple[int, ...] = ()
+    why: str = ""
 
     def __str__(self) -> str:
         """Return a line that says what keeps the version, and what to do."""
         rows = "may have the rows" if self.rows is None else f"has {self.rows:,} of the rows"
-        if self.tags:
-            names = ", ".join(map(repr, self.tags))
-            why = f"it has the tags {names}; remove them"
-        else:
-            pids = ", ".join(map(str, self.pids)) or "unknown, perhaps on another machine"
-            why = f"it is open in a process ({pids}); close it"
-        return f"version {self.number} {rows}: {why}, and erase again"
+        return f"version {self.number} {rows}: {self.why}, and erase again"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

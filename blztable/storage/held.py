@@ -8,10 +8,23 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from threading import Condition, RLock
+from typing import Any
 from weakref import WeakSet
 
 from blztable.closing import Closing
+
+
+class StoreCondition(Condition):
+    """A condition for `with`: no signal handler runs between the taking of its lock and the block.
+
+    The methods of the base class are Python code: a handler that raised in them, just after the
+    lock was taken, left it held for ever. Those of the lock are C.
+    """
+
+    __enter__: Any = property(attrgetter("_lock.__enter__"))
+    __exit__: Any = property(attrgetter("_lock.__exit__"))
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -46,7 +59,7 @@ class HeldLock(Closing):
         self,
         holder: Holder,
         shared: bool,
-        changed: Callable[[], Condition],
+        changed: Callable[[], StoreCondition],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Take the lock; the caller has the condition. `then` is called after the release.

@@ -8,13 +8,12 @@ import os
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from threading import Condition
 from typing import Any
 from weakref import WeakSet
 
 from blztable.closing import Closing
 from blztable.errors import BusyError, CorruptError, StorageError
-from blztable.storage.held import HeldLock, Holder
+from blztable.storage.held import HeldLock, Holder, StoreCondition
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
 
 
@@ -59,7 +58,7 @@ class MemoryStore(Store):
     def _renew(self) -> None:
         """Make the condition; a thread that held it during a fork is not in the child."""
         # A Condition is reentrant: garbage collection may close a lock while this thread holds it.
-        self._changed = Condition()
+        self._changed = StoreCondition()
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(

@@ -21,7 +21,7 @@ from blztable.engine.change.keyed.differences import common_columns, differences
 from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, pin
+from blztable.engine.version.versions import LOCK_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
 from blztable.format import layout
@@ -35,7 +35,7 @@ from blztable.report import (
     VersionInfo,
     VersionLeft,
 )
-from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.store import KeyNotFound
 from blztable.table.changing import rows, settings
 from blztable.table.changing.target import Target
 from blztable.table.column import Column
@@ -570,8 +570,9 @@ class CTable(Verbs, Closing):
         """Remove rows for good: from the table, from its files, and with its older versions.
 
         Deletes the rows, writes again what has their values, and removes all other versions. A
-        version that has a tag, or that someone has open, stays, and is in the result if it may have
-        the rows.
+        category that only erased rows had, or rows of older versions, is dropped from its column,
+        also from an ordered one. A version that has a tag, or that someone has open, stays, and is
+        in the result if it may have the rows.
 
         Parameters
         ----------
@@ -609,11 +610,13 @@ class CTable(Verbs, Closing):
         1 (1,) () 2
         """
         done = self._make(rows.erase, where)
-        store = self._snapshot.version.store
-        removed = vacuum.vacuum(store, keep=1, wait=wait).versions
+        newest = self._snapshot.version
+        store = newest.store
+        vacuumed = vacuum.vacuum(store, keep=1, wait=wait)
         others = [one for one in history.list_versions(store) if one.number != self.version]
-        left = [one for one in (_left(store, where, other) for other in others) if one]
-        return Erased(done.rows_deleted, self.version, removed, tuple(left))
+        left = [_left(newest, where, other, vacuumed.damaged) for other in others]
+        gone = done.rows_deleted, self.version, vacuumed.versions
+        return Erased(*gone, tuple(one for one in left if one))
 
     def vacuum(
         self,
@@ -753,11 +756,38 @@ class CTable(Verbs, Closing):
             )
 
 
-def _left(store: Store, where: object, info: VersionInfo) -> VersionLeft | None:
+def _left(
+    newest: Version, where: object, info: VersionInfo, damaged: Sequence[int]
+) -> VersionLeft | None:
     """Return a version that was not removed, and may have rows of `where`; None if it has none."""
+    store = newest.store
     rows, pids = None, store.holders(layout.manifest(info.number))
     with suppress(BlzError, KeyNotFound):
         version, pinned = pin(store, info.number)
         with pinned:
-            rows = rows_left(version, where)
-    return None if rows == 0 else VersionLeft(info.number, rows, info.tags, tuple(pids))
+            rows = rows_left(version, where, newest)
+    if rows == 0:
+        return None
+    why = _why_left(newest, info, pids, damaged)
+    return VersionLeft(info.number, rows, info.tags, tuple(pids), why)
+
+
+def _why_left(
+    newest: Version, info: VersionInfo, pids: Sequence[int], damaged: Sequence[int]
+) -> str:
+    """Return what keeps a version that was not removed, and what to do."""
+    if info.tags:
+        return f"it has the tags {', '.join(map(repr, info.tags))}; remove them"
+    if info.number > newest.head.version:
+        return "another commit made it after the rows were deleted; stop what writes such rows"
+    if damaged and info.number not in damaged:
+        numbers = ", ".join(map(str, damaged))
+        return (
+            f"no version is removed while a damaged one is kept ({numbers}), whose files are "
+            "unknown; remove its tags, or close it"
+        )
+    if os.getpid() in pids:
+        return "it is open in this process; close each table, reader and iterator of it"
+    if pids:
+        return f"it is open in a process ({', '.join(map(str, pids))}); close it there"
+    return "it was open, in a process that ended, is unknown or runs elsewhere; close it there"

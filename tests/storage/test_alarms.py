@@ -1,11 +1,13 @@
-"""Alarms: a signal handler that raises at any moment leaves no descriptor open."""
+"""Alarms: a signal handler that raises at any moment leaves no descriptor open and no lock held."""
 
 import gc
 import os
 import random
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +16,7 @@ import pytest
 import blztable as blz
 from blztable.storage import descriptors
 from blztable.storage.descriptors import Descriptor, opened
+from blztable.storage.one_file.store import at
 
 # The alarms take the timer of pytest's own timeout, so that one watches from a thread.
 pytestmark = [
@@ -45,13 +48,14 @@ def descriptors_open():
 
 
 class AlarmAt:
-    """Rings at one step of Python in `descriptors.py`, the first one or a later one."""
+    """Rings at one step of Python in some frames, the first one or a later one."""
 
-    def __init__(self, step):
+    def __init__(self, has_steps, step):
+        self.has_steps = has_steps
         self.left = step
 
     def __call__(self, frame, event, argument):
-        if frame.f_code.co_filename != descriptors.__file__:
+        if not self.has_steps(frame):
             return None
         frame.f_trace_opcodes = True
         self.left -= event == "opcode"
@@ -60,11 +64,22 @@ class AlarmAt:
         return self
 
 
-def steps(act):
+def is_of_descriptors(frame):
+    return frame.f_code.co_filename == descriptors.__file__
+
+
+def is_of_a_condition(frame):
+    """True in a method of a Condition that a store calls."""
+    if frame.f_code.co_filename != threading.__file__:
+        return False
+    return os.path.dirname(descriptors.__file__) in frame.f_back.f_code.co_filename
+
+
+def steps(act, has_steps=is_of_descriptors):
     """Do something again and again, with an alarm at the first step, the second, and so on."""
     tracing = sys.gettrace()
     for step in range(1, 10_000):
-        alarm = AlarmAt(step)
+        alarm = AlarmAt(has_steps, step)
         sys.settrace(alarm)
         try:
             act()
@@ -119,10 +134,33 @@ def test_a_descriptor_in_a_cycle_is_closed_too():
     assert descriptors_open() == before
 
 
-def test_alarms_at_any_time_of_reads_and_commits_leave_no_descriptor(tmp_path, alarms):
+@pytest.mark.parametrize("is_memory", [False, True], ids=["file", "memory"])
+def test_an_alarm_at_any_step_within_a_condition_leaves_its_lock_free(tmp_path, is_memory):
+    stores = []
+
+    def act():
+        place = blz.MemoryStore() if is_memory else tmp_path / f"{len(stores)}.blz"
+        stores.append(place if is_memory else at(place))
+        storage = blz.Storage(layout=None if is_memory else "file")
+        blz.to_blz({"n": [1]}, place, storage=storage, durability="process")
+        blz.read_table(place)
+        with blz.open(place, "a", durability="process") as t:
+            t.attrs["n"] = 1
+
+    assert steps(act, is_of_a_condition) > 20
+    with ThreadPoolExecutor(1) as other:
+        for store in stores:
+            assert other.submit(store._changed.acquire, blocking=False).result()
+            other.submit(store._changed.release).result()
+
+
+@pytest.mark.timeout(60, method="thread")
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_alarms_at_any_time_of_reads_and_commits_leave_no_descriptor(tmp_path, alarms, layout):
     path, chance, rung = tmp_path / "t.blz", random.Random(11), 0
     table = pa.table({f"c{number}": range(200) for number in range(6)})
-    blz.to_blz(table, path, storage=blz.Storage(row_group_rows=50), durability="process")
+    storage = blz.Storage(row_group_rows=50, layout=layout)
+    blz.to_blz(table, path, storage=storage, durability="process")
 
     def commit():
         with blz.open(path, "a", durability="process") as t:

@@ -252,6 +252,22 @@ class NoRewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class NoMoreRows:
+    """Change nothing, for an erase that looked for the categories of all rows."""
+
+    rows: int
+
+    def rebase(self, newest: StagedVersion) -> StagedVersion:
+        """Return `newest` unchanged."""
+        if newest.head.rows != self.rows:
+            raise ConflictError(
+                f"{newest.store.name}: version {newest.head.version} has other rows than those "
+                f"whose categories were erased; {AGAIN}"
+            )
+        return newest
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Replace parts of some columns. The keys of `written` are lines: nodes of columns.
 

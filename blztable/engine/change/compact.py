@@ -13,7 +13,7 @@ import pyarrow as pa
 from blztable.arrow.types import Portion
 from blztable.caller import stack_level
 from blztable.columns.types import NARROW_CODES, changes
-from blztable.engine.change import merge_policy
+from blztable.engine.change import categories, merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
@@ -140,15 +140,18 @@ def _join_small(change_set: ChangeSet) -> None:
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
-def rewrite_old_values(change_set: ChangeSet) -> None:
+def rewrite_old_values(change_set: ChangeSet, gone: categories.Values) -> None:
     """Write again each row group that keeps values which no row of the table has.
 
-    Other than in a compaction, none may be left out.
+    Such are also the categories in `gone`. Other than in a compaction, none may be left out.
     """
     staged = change_set.staged
     groups = range(len(staged.head.row_groups))
-    for group in reversed([*_with_old_values(staged, groups)]):
-        _join(change_set, "compact", staged, group, group + 1)
+    old = {*_with_old_values(staged, groups)}
+    with OpenColumns.whole(staged) as opened:
+        old |= {group for group in groups if categories.has_values(opened, group, gone)}
+    for group in sorted(old, reverse=True):
+        _join(change_set, "compact", staged, group, group + 1, gone=gone)
 
 
 def has_old_values(staged: StagedVersion) -> bool:
@@ -182,14 +185,20 @@ def _join(
     stop: int,
     *,
     is_droppable: bool = False,
+    gone: categories.Values | None = None,
 ) -> None:
-    """Join row groups `start` to `stop` of a staged version into larger ones."""
+    """Join row groups `start` to `stop` of a staged version into larger ones.
+
+    The categories in `gone` are left out.
+    """
     full = _full(change_set)
     columns = change_set.column_writers()
     size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
     with OpenColumns.whole(staged) as opened:
-        portions = row_groups(_portions(opened, start, stop, size), size)
-        groups, written = change_set.write(columns, portions, is_whole=True)
+        portions = _portions(opened, start, stop, size)
+        if gone is not None:
+            portions = ((categories.dropped(table, gone), rows) for table, rows in portions)
+        groups, written = change_set.write(columns, row_groups(portions, size), is_whole=True)
     change_set.add(
         operation, Join.of(staged, start, stop, groups, written), is_droppable=is_droppable
     )

@@ -81,6 +81,8 @@ class Begun:
     ----------
     base : Version or None
         The version that is pinned; None if there is none, or a replacement cannot read it.
+    newest : Version or None
+        The newest version, if its head was read.
     files : NewFiles
         The files that step 2 writes.
     is_first : bool
@@ -89,6 +91,7 @@ class Begun:
 
     plan: Plan
     base: Version | None
+    newest: Version | None
     files: NewFiles
     is_first: bool
     pid: int
@@ -144,14 +147,16 @@ def begin(plan: Plan) -> Begun:
         else:
             raise TableNotFoundError(f"{store.name} no longer holds a table; open it again")
         base = _pin(plan, locks)
+        newest = base if plan.base is None else None
         if plan.commit_id is not None:
             number = versions.newest_number(store)
             if number is not None:
                 with plan.damage_allowed(), suppress(KeyNotFound):
-                    plan.check_id(versions.load(store, number))
+                    newest = versions.load_unless(newest, store, number)
+                    plan.check_id(newest)
         undo.pop_all()
         files = NewFiles(store, base.head.next_column if base else 0)
-        return Begun(plan, base, files, is_first, os.getpid(), locks.pop_all())
+        return Begun(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
 
 
 def _pin(plan: Plan, locks: ExitStack) -> Version | None:

@@ -209,9 +209,10 @@ class Commit:
         self, operation: str, rebase: Rebase
     ) -> tuple[Version, StagedVersion, list[bytes]]:
         """Carry out steps 3 and 4, again whenever another writer takes the number first."""
-        plan, files = self.plan, self._after_begin().files
+        plan, begun = self.plan, self._after_begin()
+        files = begun.files
         while True:
-            newest = _find_newest(plan)
+            newest = _find_newest(plan, begun.newest)
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)
             head = _next_head(plan, newest, staged.head, operation)
@@ -294,12 +295,15 @@ class Commit:
             raise
 
 
-def _find_newest(plan: Plan) -> Newest:
-    """Read the newest version. A replacement accepts one that is damaged or missing."""
+def _find_newest(plan: Plan, known: Version | None) -> Newest:
+    """Read the newest version, unless it is the one that is known.
+
+    A replacement accepts one that is damaged or missing.
+    """
     store = plan.store
     try:
         numbers = versions.checked_numbers(store)
-        version = versions.load(store, max(numbers)) if numbers else None
+        version = versions.load_unless(known, store, max(numbers)) if numbers else None
     except CorruptError:
         if not plan.is_replacement:
             raise

@@ -277,6 +277,13 @@ def load(store: Store, number: int) -> Version:
         raise _with_intact(type(error)(f"{message}; {hint}"), intact) from None
 
 
+def load_unless(known: Version | None, store: Store, number: int) -> Version:
+    """Return a version as `load`; a known one that has this number is not read again."""
+    if known is not None and known.head.version == number:
+        return known
+    return load(store, number)
+
+
 def read(store: Store, number: int) -> Version:
     """Like `load`, but errors have neither path nor hint; for loops over many versions."""
     key = layout.manifest(number)

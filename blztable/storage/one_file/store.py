@@ -29,13 +29,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Condition
 from weakref import WeakSet, WeakValueDictionary
 
 from blztable import interrupts
 from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.files import File, LocalFile
-from blztable.storage.held import HeldLock, Holder
+from blztable.storage.held import HeldLock, Holder, StoreCondition
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.checking import problems_around
 from blztable.storage.one_file.commits import (
@@ -78,7 +77,7 @@ class OneFileStore(Store):
     def _forget_locks(self) -> None:
         """Hold no lock; a child made by fork holds none of its parent's."""
         # Reentrant: garbage collection may close a lock while this thread holds it.
-        self._changed = Condition()
+        self._changed = StoreCondition()
         # Of the values and prefixes that are locked; one that replaces another has a holder of its
         # own.
         self._holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
@@ -310,7 +309,7 @@ class OneFileStore(Store):
             writing.users.add(user)
             return lock
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> StoreCondition:
         """Return the condition of this process."""
         return self._changed
 

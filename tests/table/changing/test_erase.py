@@ -6,11 +6,14 @@ import sys
 from base64 import b64encode
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
 from blztable.cli.command import main
+from blztable.format.layout import manifest
+from blztable.table import table
 from support.options import arguments
 
 NAMES = ["Alice Almond", "Bob Basilikum", "Zora Zucchini", "Dora Dill"]
@@ -162,7 +165,56 @@ def test_an_open_version_is_left_and_its_process_named(tmp_path):
             assert (left.number, left.rows) == (1, COUNT // 4)
             if sys.platform == "linux":
                 assert left.pids == (os.getpid(),)
+                assert "it is open in this process; close each table, reader" in str(left)
             assert reader.count(filters="user = 2") == COUNT // 4
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_a_version_that_an_iterator_reads_is_left_and_says_so(tmp_path, layout):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place, storage=blz.Storage(layout=layout, row_group_rows=7))
+    with blz.open(place, "a") as t:
+        batches = iter(t.to_batches())
+        next(batches)
+        (left,) = t.erase("user = 2").left
+        assert left.number == 1
+        if sys.platform == "linux":
+            assert "it is open in this process; close each table, reader and iterator" in str(left)
+        batches.close()
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_rows_appended_after_the_erase_are_left_and_named_as_later_ones(make, monkeypatch):
+    place = make()
+    vacuum = table.vacuum.vacuum
+
+    def append_first(store, **options):
+        with blz.open(store, "a") as producer:
+            producer.append(rows(4))
+        return vacuum(store, **options)
+
+    with blz.open(place, "a") as t:
+        monkeypatch.setattr(table.vacuum, "vacuum", append_first)
+        (left,) = t.erase("user = 2").left
+        assert (left.number, left.rows) == (t.version + 1, 1)
+        assert "another commit made it after the rows were deleted" in str(left)
+
+
+def test_a_damaged_version_that_is_kept_is_named_as_what_keeps_the_others(tmp_path):
+    place = tmp_path / "t.blz"
+    blz.to_blz(rows(), place)
+    with blz.open(place, "a") as t:
+        t.tags["audited"] = 1
+        (place / manifest(1)).write_bytes(b"{}")
+        first, *others = t.erase("user = 2").left
+        assert (first.number, first.rows, first.tags) == (1, None, ("audited",))
+        assert others
+        for one in others:
+            assert "while a damaged one is kept (1)" in str(one)
+        del t.tags["audited"]
         assert t.erase("user = 2").left == ()
     assert tell(place) == []
 
@@ -206,6 +258,140 @@ def test_a_table_without_such_rows_loses_its_older_versions_all_the_same(make):
         t.delete("user = 2")
         done = t.erase("user = 2")
         assert (done.rows, done.left) == (0, ())
+    assert tell(place) == []
+
+
+def coded(names, ordered=False, categories=(*NAMES, "Nobody")):
+    """Return names as codes in a dictionary that has one category without rows."""
+    codes = pa.array([categories.index(name) for name in names], pa.int16())
+    return pa.DictionaryArray.from_arrays(codes, pa.array(categories), ordered=ordered)
+
+
+def in_structs(names):
+    return pa.StructArray.from_arrays([coded(names)], ["of"])
+
+
+def in_lists(names):
+    return pa.ListArray.from_arrays(pa.array(range(len(names) + 1), pa.int32()), coded(names))
+
+
+def of_structs(names):
+    values = pa.array([{"name": name} for name in NAMES])
+    return pa.DictionaryArray.from_arrays(pa.array(list(map(NAMES.index, names))), values)
+
+
+def coded_of_structs(names):
+    values = pa.StructArray.from_arrays([coded(NAMES)], ["of"])
+    return pa.DictionaryArray.from_arrays(pa.array(list(map(NAMES.index, names))), values)
+
+
+def of_views(names):
+    values = pa.array(NAMES, pa.string_view())
+    return pa.DictionaryArray.from_arrays(pa.array(list(map(NAMES.index, names))), values)
+
+
+CODED = {
+    "unordered": coded,
+    "ordered": lambda names: coded(names, ordered=True),
+    "in structs": in_structs,
+    "in lists": in_lists,
+    "of structs": of_structs,
+    "of structs of codes": coded_of_structs,
+    "of views": of_views,
+}
+
+
+@pytest.mark.parametrize("sort_by", [None, "user"])
+@pytest.mark.parametrize("row_group_rows", [None, 7])
+@pytest.mark.parametrize("kind", CODED.values(), ids=CODED)
+def test_a_category_that_only_erased_rows_had_is_in_no_file(make, kind, row_group_rows, sort_by):
+    users = [number % 4 for number in range(COUNT)]
+    column = kind([NAMES[user] for user in users])
+    data = pa.table({"user": users, "name": column})
+    place = make(data, row_group_rows=row_group_rows, sort_by=sort_by)
+    assert tell(place)
+    with blz.open(place, "a") as t:
+        expected = [one for one in t.to_arrow().to_pylist() if one["user"] != 2]
+        assert t.erase("user = 2").left == ()
+        assert t.to_arrow().to_pylist() == expected
+        assert t.to_arrow().schema.equals(data.schema)
+        assert t.verify()
+    assert tell(place) == []
+    if kind is coded or kind is CODED["ordered"]:
+        assert b"Nobody" in bytes_of(place)
+
+
+def test_a_category_of_an_erased_row_stays_where_other_rows_have_it(make):
+    place = make(pa.table({"user": [1, 2], "name": coded([GONE, GONE])}))
+    with blz.open(place, "a") as t:
+        assert t.erase("user = 2").left == ()
+        assert t.to_arrow()["name"].to_pylist() == [GONE]
+
+
+@pytest.mark.parametrize("row_group_rows", [None, 7])
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["updated", "deleted"])
+def test_a_category_that_rows_had_before_is_in_no_file(make, is_deleted, row_group_rows):
+    users = [number % 4 for number in range(COUNT)]
+    data = pa.table({"user": users, "name": coded([NAMES[user] for user in users])})
+    place = make(data, row_group_rows=row_group_rows)
+    with blz.open(place, "a") as t:
+        if is_deleted:
+            t.delete("user = 2")
+        else:
+            t.update({"name": NAMES[0]}, where="user = 2")
+        assert t.erase("user = 5").left == ()
+        assert "Nobody" in t.to_arrow()["name"].chunk(0).dictionary.to_pylist()
+    assert tell(place) == []
+
+
+def test_categories_of_pandas_lose_that_of_erased_rows_and_keep_their_order(make):
+    names = pd.Categorical(NAMES * 9, categories=[*NAMES[::-1], "Nobody"], ordered=True)
+    frame = pd.DataFrame({"user": [0, 1, 2, 3] * 9, "name": names})
+    place = make(frame, row_group_rows=5)
+    with blz.open(place, "a") as t:
+        assert t.erase("user = 2").left == ()
+        found = t.to_pandas()["name"].dtype
+        wanted = [one for one in names.categories if one != GONE]
+        assert (list(found.categories), found.ordered) == (wanted, True)
+        t.append(t.to_pandas())
+        with pytest.raises(blz.SchemaError, match="ordered categories"):
+            t.append(frame)
+    assert tell(place) == []
+
+
+def test_a_store_in_memory_loses_the_category_too():
+    store = blz.MemoryStore()
+    users = [0, 1, 2, 3]
+    data = pa.table({"user": users, "name": coded(NAMES)})
+    blz.to_blz(data, store, storage=blz.Storage(clevel=0))
+    with blz.open(store, "a") as t:
+        assert t.erase("user = 2").left == ()
+    values = [entry.data or b"" for entry in store._entries.values()]
+    assert not [one for one in values if GONE.encode() in one]
+
+
+def test_a_tagged_version_with_the_category_and_no_such_row_is_left(make):
+    place = make(pa.table({"user": [1, 3], "name": coded([NAMES[1], NAMES[3]])}))
+    with blz.open(place, "a") as t:
+        t.tags["empty of them"] = 1
+        t.append(pa.table({"user": [2], "name": coded([GONE])}))
+        for _ in range(2):
+            (left,) = t.erase("user = 2").left
+            assert (left.number, left.rows, left.tags) == (1, None, ("empty of them",))
+        t.tags.clear()
+        assert t.erase("user = 2").left == ()
+    assert tell(place) == []
+
+
+def test_rows_appended_during_an_erase_keep_the_ordered_categories_equal(make):
+    data = pa.table({"user": [1, 2], "name": coded([NAMES[1], GONE], ordered=True)})
+    place = make(data)
+    other = pa.table({"user": [3], "name": coded([NAMES[3]], ordered=True)})
+    with blz.open(place, "a") as t:
+        with blz.open(place, "a") as producer:
+            producer.append(other)
+        assert t.erase("user = 2").left == ()
+        assert t.to_arrow()["user"].to_pylist() == [1, 3]
     assert tell(place) == []
 
 

@@ -1,0 +1,180 @@
+"""Categories: the values in the dictionaries of a version, and which of them no row has.
+
+Theory of operation. Each row group has dictionaries of its own, and a row group without an erased
+row may have its category too. So the values that rows use are compared over the whole table, node
+by node: with the rows that are to be erased, and without them. Values of one node are equal if they
+have the same bits. Dictionaries of nested values are no categories: of them, nothing stays that no
+row of the row group has. Writes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.arrow.nested.assemble import rebuilt
+from blztable.arrow.nested.flatten import flatten
+from blztable.arrow.nested.nodes import CODES, Node
+from blztable.columns.codecs.dictionary import numbered
+from blztable.columns.stored import as_stored
+from blztable.engine.read.columns import OpenColumns
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.staged import StagedVersion
+from blztable.engine.version.versions import Version
+
+# Values of nodes, by the name of the column and the number of the node in pre-order.
+Values = Mapping[tuple[str, int], pa.Array]
+# Returns the values of a dictionary array that are wanted.
+Pick = Callable[[pa.DictionaryArray], pa.Array]
+
+
+def coded_columns(version: Version) -> list[int]:
+    """Return the indices of the columns that have dictionaries."""
+    return [
+        index
+        for index, field in enumerate(version.schema)
+        if any(pa.types.is_dictionary(node.type) for node in Node.of(field.type).walk())
+    ]
+
+
+def used(version: Version) -> Values:
+    """Return the values that rows use."""
+    return _values(version, _used)
+
+
+def used_with_deleted(staged: StagedVersion) -> Values:
+    """Return the values that rows use or deleted rows used, as far as these are stored."""
+    groups = [group for group, deleted in enumerate(staged.head.deleted) if deleted]
+    return used(staged.with_deleted(dict.fromkeys(groups, b"")))
+
+
+def unused(version: Version) -> Values:
+    """Return the values that no row uses."""
+    return without(_values(version, lambda flat: flat.dictionary), used(version))
+
+
+def everything(version: Version) -> Values:
+    """Return all values."""
+    return _values(version, lambda flat: flat.dictionary)
+
+
+def without(values: Values, others: Values) -> Values:
+    """Return the values that are not among the others; no node without any."""
+    left = {}
+    for key, array in values.items():
+        other = others.get(key, array[:0])
+        kept = array.filter(pa.array(~_among(array, other)))
+        if len(kept):
+            left[key] = kept
+    return left
+
+
+def has_values(opened: OpenColumns, group: int, gone: Values) -> bool:
+    """True if a row group has one of the values, or a nested value that none of its rows has."""
+    for index, field in _coded(opened.version):
+        node = Node.of(field.type)
+        for chunk in _read(opened, index, group).chunks:
+            flats = flatten(node, chunk)
+            slim = list(_without_unused(node, iter(flats)))
+            if any(len(one) != len(other) for one, other in zip(flats, slim, strict=True)):
+                return True
+            for number, flat in enumerate(slim):
+                key = field.name, number
+                if key in gone and _among(as_stored(flat.dictionary), gone[key]).any():
+                    return True
+    return False
+
+
+def dropped(table: pa.Table, gone: Values) -> pa.Table:
+    """Return rows without these values, and without nested values that no row has."""
+    for index, field in enumerate(table.schema):
+        node = Node.of(field.type)
+        if any(pa.types.is_dictionary(one.type) for one in node.walk()):
+            chunks = [_dropped(field.name, node, chunk, gone) for chunk in table[index].chunks]
+            table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _dropped(name: str, node: Node, array: pa.Array, gone: Values) -> pa.Array:
+    flats = list(_without_unused(node, iter(flatten(node, array))))
+    for number, flat in enumerate(flats):
+        if (name, number) in gone:
+            flats[number] = _recoded(flat, gone[name, number])
+    return rebuilt(node, iter(flats))
+
+
+def _recoded(array: pa.DictionaryArray, gone: pa.Array) -> pa.DictionaryArray:
+    """Return the same rows with a dictionary without these values, which no row has."""
+    values = as_stored(array.dictionary)
+    stays = ~_among(values, gone)
+    codes = array.indices.fill_null(0).to_numpy().astype(np.int64)
+    moved = np.cumsum(stays) - 1
+    mask = np.asarray(array.indices.is_null())
+    new = pa.array(moved[codes] if len(moved) else codes, mask=mask).cast(array.indices.type)
+    kept = values.filter(pa.array(stays))
+    if kept.type != array.dictionary.type:
+        kept = kept.cast(array.dictionary.type)
+    return pa.DictionaryArray.from_arrays(new, kept, ordered=array.type.ordered, safe=False)
+
+
+def _without_unused(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Yield flat arrays without the nested values of dictionaries that no row has."""
+    flat = next(flats)
+    if node.rows != CODES:
+        yield flat
+        for child in node.children:
+            yield from _without_unused(child, flats)
+        return
+    (child,) = node.children
+    values = rebuilt(child, islice(flats, child.count))
+    codes = flat.fill_null(0).to_numpy().astype(np.int64)
+    mask = np.asarray(flat.is_null())
+    kept = np.unique(codes[~mask])
+    yield pa.array(np.searchsorted(kept, codes), mask=mask).cast(flat.type)
+    yield from _without_unused(child, iter(flatten(child, values, kept)))
+
+
+def _values(version: Version, pick: Pick) -> Values:
+    """Return picked values of each node that is a dictionary, each once."""
+    found: dict[tuple[str, int], list[pa.Array]] = {}
+    with OpenColumns.whole(version) as opened:
+        for index, field in _coded(version):
+            node = Node.of(field.type)
+            for group in range(len(version.head.row_groups)):
+                for chunk in _read(opened, index, group).chunks:
+                    flats = _without_unused(node, iter(flatten(node, chunk)))
+                    for number, flat in enumerate(flats):
+                        if pa.types.is_dictionary(flat.type):
+                            values = as_stored(pick(flat))
+                            found.setdefault((field.name, number), []).append(values)
+    return {key: _distinct(arrays) for key, arrays in found.items()}
+
+
+def _read(opened: OpenColumns, index: int, group: int) -> pa.ChunkedArray:
+    rows = opened.version.head.row_groups[group]
+    return opened.columns([index], [RowSpan(group, 0, rows)])[0]
+
+
+def _coded(version: Version) -> Iterable[tuple[int, pa.Field]]:
+    return [(index, version.schema.field(index)) for index in coded_columns(version)]
+
+
+def _used(array: pa.DictionaryArray) -> pa.Array:
+    codes = np.unique(array.indices.drop_null().to_numpy())
+    return as_stored(array.dictionary).take(pa.array(codes.astype(np.int64)))
+
+
+def _distinct(arrays: Sequence[pa.Array]) -> pa.Array:
+    whole = pa.concat_arrays(arrays)
+    _, firsts = np.unique(numbered(whole), return_index=True)
+    return whole.take(pa.array(firsts))
+
+
+def _among(values: pa.Array, others: pa.Array) -> np.ndarray:
+    """Return True for each value that is among the others."""
+    if values.type != others.type:
+        # A column of this name has another type now.
+        return np.zeros(len(values), np.bool_)
+    numbers = numbered(pa.concat_arrays([values, others]))
+    return np.isin(numbers[: len(values)], numbers[len(values) :])
