@@ -205,12 +205,16 @@ def test_a_time_with_an_offset_is_not_appended_to_times_without(run, format):
     assert blz.open("t.blz").nrows == 1
 
 
-@pytest.mark.parametrize("type_", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize(
+    ("type_", "long"),
+    [(pa.float64(), str(LONG)), (pa.float32(), "16777217"), (pa.float16(), "2049")],
+    ids=str,
+)
 @pytest.mark.parametrize("format", ["csv", "ndjson"])
 @pytest.mark.parametrize("verb", [["import", "--append"], ["upsert", "--on", "k"]])
-def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format, type_):
+def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format, type_, long):
     blz.to_blz(pa.table({"k": [1], "x": pa.array([0.5], type_)}), "t.blz")
-    rows = [(2, "1.5"), (3, "16777217" if type_ == pa.float32() else str(LONG)), (4, "7")]
+    rows = [(2, "1.5"), (3, long), (4, "7")]
     given = {
         "csv": "k,x\n" + "".join(f"{k},{x}\n" for k, x in rows),
         "ndjson": "".join(f'{{"k": {k}, "x": {x}}}\n' for k, x in rows),
@@ -222,8 +226,30 @@ def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format
     assert rows[1][1] in said
     assert "--dtype" in said
     assert blz.read_table("t.blz").num_rows == 1
-    run(*command, "--dtype", f"x={'float' if type_ == pa.float32() else 'double'}", given=given)
+    run(*command, "--dtype", f"x={type_}", given=given)
     assert blz.read_table("t.blz")["x"].to_pylist()[1] == 1.5
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+@pytest.mark.parametrize("verb", [["import", "--append"], ["upsert", "--on", "k"]])
+def test_numbers_go_into_a_column_of_half_floats(run, verb, format):
+    blz.to_blz(pa.table({"k": [1], "x": pa.array([0.5], pa.float16())}), "t.blz")
+
+    def text(number):
+        return (
+            f"k,x\n2,0.25\n3,{number}\n"
+            if format == "csv"
+            else (f'{{"k": 2, "x": 0.25}}\n{{"k": 3, "x": {number}}}\n')
+        )
+
+    command = [verb[0], "-", "t.blz", *verb[1:], "--format", format]
+    for number in ("65505", "70000", "1e5", str(LONG)):
+        said = run(*command, given=text(number), code=1)
+        assert "standard input: " in said
+        assert "row 2" in said
+        assert "halffloat" in said
+    run(*command, given=text("65504"))
+    assert blz.read_table("t.blz")["x"].to_pylist() == [0.5, 0.25, 65504.0]
 
 
 def test_numbers_of_ndjson_become_text_by_an_option_or_in_a_column_of_text(run):
