@@ -259,7 +259,8 @@ class Kinds:
             else:
                 is_unsigned = 0 < number < 1 << 64
                 self.flags |= Kind.UNSIGNED if is_unsigned else Kind.LONG
-            if number < 0:
+            if sign:
+                # Of -0 too: no unsigned integer is read from it.
                 self.flags |= Kind.NEGATIVE
 
     def _look_at_times(self, values: pa.Array, kind: Kind) -> None:
@@ -374,8 +375,10 @@ def _check_zeros(texts: pa.Array) -> None:
 def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     # Arrow does not see that a number overflows the integer of a decimal.
     limit = 76 if pa.types.is_decimal256(type_) else DIGITS
-    is_short = pc.match_substring_regex(texts, rf"^-?0*\.?([0-9]\.?){{0,{limit}}}([eE].*)?$")
-    _refuse(pc.invert(is_short), f"a number of more than {limit} digits is no {type_}")
+    is_short = pc.match_substring_regex(texts, rf"^[+-]?0*\.?([0-9]\.?){{0,{limit}}}([eE].*)?$")
+    # What is no number is refused below.
+    is_number = pc.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE].*)?$")
+    _refuse(pc.and_not(is_number, is_short), f"a number of more than {limit} digits is no {type_}")
     return texts.cast(type_)
 
 

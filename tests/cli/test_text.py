@@ -274,6 +274,36 @@ def test_numbers_are_appended_to_columns_of_wide_types(run, number, format):
     assert [str(value) for value in blz.read_table("t.blz")["a"].to_pylist()] == [number]
 
 
+@pytest.mark.parametrize("size", [16, 64, 8 << 20])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("between", [0, 1, 80])
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_a_negative_zero_has_one_type_wherever_a_file_is_cut(
+    run, monkeypatch, format, between, order, size
+):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", size)
+    numbers = [0, *[3] * between, 2**63][::order]
+    texts = [str(number) if number else "-0" for number in numbers]
+    form = {"csv": "{}", "ndjson": '{{"a": {}}}'}[format]
+    given = "\n".join([*(["a"] if format == "csv" else []), *map(form.format, texts)])
+    run("import", "-", "t.blz", "--format", format, given=given)
+    found = blz.read_table("t.blz")["a"]
+    assert found.type == pa.decimal128(38, 0)
+    assert list(map(int, found.to_pylist())) == numbers
+
+
+def test_a_decimal_takes_a_plus_and_an_error_says_what_is_no_number(run):
+    command = ["import", "-", "t.blz", "--format", "csv", "--replace", "--dtype"]
+    for type_ in ("decimal(5,2)", "double"):
+        run(*command, f"a={type_}", given=f"a\n+1\n{'0' * 50}1\n")
+        assert list(map(int, blz.read_table("t.blz")["a"].to_pylist())) == [1, 1]
+        for text in ("++1", "1.2.3", "0x1", "x", "1e"):
+            said = run(*command, f"a={type_}", given=f"a\n1\n{text}\n", code=1)
+            assert "row 2: " in said
+            assert f"'{text}'" in said
+            assert "digits" not in said
+
+
 @pytest.mark.parametrize("digits", [240282366920938463463374607431768211457, 10**38, 2**128])
 @pytest.mark.parametrize("format", ["csv", "ndjson"])
 def test_a_number_that_a_decimal_cannot_hold_is_refused(run, format, digits):
