@@ -6,6 +6,7 @@ same as its midnight without a zone.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.casts import Cast, cast_nested, numbered, revalued
 from blztable.arrow.types import (
+    float_limit,
     is_binary,
     is_number,
     is_text,
@@ -29,18 +31,27 @@ def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray
     return _cast_by(cast_exactly, column, type_)
 
 
-def cast_rounded(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+def cast_rounded(
+    column: pa.ChunkedArray, type_: pa.DataType, largest: int = 0
+) -> pa.ChunkedArray | None:
     """Return the column as `cast_exactly` does, but with floats rounded to a narrower float type.
 
-    It is for floats of Python, which have no width. None if a float is too large for the type.
+    It is for floats of Python, which have no width. None if a float is too large for the type, or
+    if a whole number changes, up to the largest integer among the floats.
     """
     if not (pa.types.is_floating(column.type) and pa.types.is_floating(type_)):
-        return _cast_by(cast_rounded, column, type_)
+        return _cast_by(partial(cast_rounded, largest=largest), column, type_)
     rounded = column.cast(type_, safe=False)
     # Arrow does not look at half floats.
-    is_finite = pc.is_finite(rounded.cast(pa.float64()))
-    is_same = pc.or_(is_finite, pc.invert(pc.is_finite(column.cast(pa.float64()))))
-    return rounded if pc.all(is_same, min_count=0).as_py() else None
+    before, after = column.cast(pa.float64()), rounded.cast(pa.float64())
+    is_right = pc.or_(pc.is_finite(after), pc.invert(pc.is_finite(before)))
+    if largest > float_limit(type_):
+        may_round = pc.or_(
+            pc.not_equal(pc.floor(before), before),
+            pc.greater(pc.abs(before), float(min(largest, 1 << 1000))),
+        )
+        is_right = pc.and_(is_right, pc.or_(pc.equal(before, after), may_round))
+    return rounded if pc.all(is_right, min_count=0).as_py() else None
 
 
 def cast_anyhow(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:

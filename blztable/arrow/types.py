@@ -53,6 +53,11 @@ def has_floats(type_: pa.DataType) -> bool:
     return any(has_floats(type_.field(number).type) for number in inner)
 
 
+def float_limit(type_: pa.DataType) -> int:
+    """Return from where on a type of floats does not hold every integer."""
+    return 1 << (np.finfo(type_.to_pandas_dtype()).nmant + 1)
+
+
 def is_moment(type_: pa.DataType) -> bool:
     """True for timestamps and dates."""
     return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))

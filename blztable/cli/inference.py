@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.types import float_limit
+
 DIGITS = 38  # of a decimal128
 # From here on, a double does not hold every integer.
 DOUBLE_LIMIT = 1 << 53
@@ -257,7 +259,8 @@ class Kinds:
             else:
                 is_unsigned = 0 < number < 1 << 64
                 self.flags |= Kind.UNSIGNED if is_unsigned else Kind.LONG
-            if number < 0:
+            if sign:
+                # Of -0 too: no unsigned integer is read from it.
                 self.flags |= Kind.NEGATIVE
 
     def _look_at_times(self, values: pa.Array, kind: Kind) -> None:
@@ -372,19 +375,24 @@ def _check_zeros(texts: pa.Array) -> None:
 def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     # Arrow does not see that a number overflows the integer of a decimal.
     limit = 76 if pa.types.is_decimal256(type_) else DIGITS
-    is_short = pc.match_substring_regex(texts, rf"^-?0*\.?([0-9]\.?){{0,{limit}}}([eE].*)?$")
-    _refuse(pc.invert(is_short), f"a number of more than {limit} digits is no {type_}")
+    is_short = pc.match_substring_regex(texts, rf"^[+-]?0*\.?([0-9]\.?){{0,{limit}}}([eE].*)?$")
+    # What is no number is refused below.
+    is_number = pc.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE].*)?$")
+    _refuse(pc.and_not(is_number, is_short), f"a number of more than {limit} digits is no {type_}")
     return texts.cast(type_)
 
 
 def check_floats(texts: pa.Array, values: pa.Array) -> float:
     """Return the largest absolute value; ArrowInvalid if the integer digits of one are others."""
-    limit, words = float_limit(values.type), f"^-?{_WORDS}$"
+    type_, words = values.type, f"^-?{_WORDS}$"
+    limit = float_limit(type_)
     floats = np.frombuffer(values.buffers()[1], values.type.to_pandas_dtype())
     largest = float(np.abs(floats[values.offset :][: len(values)]).max(initial=0))
     # NaN is not less.
     if largest < limit:
         return largest
+    # Arrow does not compare half floats.
+    values = values.cast(pa.float64())
     if pc.any(pc.is_nan(values)).as_py():
         _refuse(pc.invert(pc.match_substring_regex(texts.filter(pc.is_nan(values)), words)))
     bounds = pc.min_max(values, skip_nulls=True).as_py()
@@ -393,16 +401,16 @@ def check_floats(texts: pa.Array, values: pa.Array) -> float:
     texts, values = texts.filter(doubtful), values.filter(doubtful)
     # No word says infinity, but a number is too large.
     is_word = pc.match_substring_regex(texts, words)
-    _refuse(pc.and_not(pc.is_inf(values), is_word))
+    _refuse(pc.and_not(pc.is_inf(values), is_word), f"a number is too large for {type_}")
     for text in pc.unique(texts.filter(pc.invert(is_word))).to_pylist():
         found = _NUMBER.fullmatch(text)
         if (
             found
             and not found[4]
-            and not _is_exact(*(int(found[1] + (found[2] or "0")), text, values.type))
+            and not _is_exact(*(int(found[1] + (found[2] or "0")), text, type_))
         ):
             raise pa.ArrowInvalid(
-                f"{values.type} would change the digits of {text}; --dtype of the column with this "
+                f"{type_} would change the digits of {text}; --dtype of the column with this "
                 "type lets it"
             )
     return largest
@@ -413,11 +421,6 @@ def _is_exact(number: int, text: str, type_: pa.DataType) -> bool:
     with np.errstate(over="ignore"):
         value = float(type_.to_pandas_dtype()(text))
     return abs(value) < float_limit(type_) or (np.isfinite(value) and int(value) == number)
-
-
-def float_limit(type_: pa.DataType) -> int:
-    """Return from where on a type of floats does not hold every integer."""
-    return 1 << (np.finfo(type_.to_pandas_dtype()).nmant + 1)
 
 
 def _refuse(mask: pa.Array, message: str = "a value would change") -> None:

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from blztable.arrow.types import is_number, is_text
-from blztable.cli.inference import DOUBLE_LIMIT, MOMENT, NUMBER, Kind, Kinds, float_limit
+from blztable.arrow.types import float_limit, is_number, is_text
+from blztable.cli.inference import DOUBLE_LIMIT, MOMENT, NUMBER, Kind, Kinds
 
 _TEXTS = Kind.TEXT | MOMENT
 # More than a table allows, and less than Python's recursion does.

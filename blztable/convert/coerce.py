@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly
 from blztable.convert.categories import check_kind
 from blztable.convert.coerce_column import TableFacts, coerce_column
 from blztable.convert.coerce_index import align_empty_index, align_index
@@ -67,7 +68,7 @@ def coerce_item(
         column = coerce_column(
             *(table.column(position), descriptor, field, target, context),
             is_empty=partial(is_empty, index),
-            is_bare=source.name in data.bare,
+            cast=data.casts.get(source.name, cast_exactly),
         )
         if source.nullable:
             # Data that promise no nulls and have some are kept, as those of a new table are.

@@ -80,15 +80,15 @@ def coerce_column(
     context: str,
     is_empty: Callable[[], bool] = lambda: False,
     *,
-    is_bare: bool = False,
+    cast: Cast = cast_exactly,
 ) -> pa.ChunkedArray:
     """Return the column as `field` of a table; SchemaError if a value would change.
 
-    `is_empty` returns whether the table's column holds nothing but nulls. `is_bare` says that the
-    column has floats of Python, which have no width.
+    `is_empty` returns whether the table's column holds nothing but nulls. `cast` says which
+    values are the same.
     """
     stated = descriptor_of(field, table.facts)
-    cast = cast_for(descriptor, is_bare=is_bare)
+    cast = cast_for(descriptor, cast)
     if objects.differ(stated, descriptor):
         found = _objects(column, descriptor)
         may_widen = partial(_may_widen, column, descriptor, field, table, is_empty, cast)
@@ -290,9 +290,7 @@ def coerce_values(
         column = one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    column = coerce_column(
-        *(column, descriptor, field, table, context, is_empty), is_bare=given.is_bare
-    )
+    column = coerce_column(*(column, descriptor, field, table, context, is_empty), cast=given.cast)
     table.check_nulls(column, field, context)
     return column
 

@@ -5,8 +5,9 @@ that only pandas has go into descriptors.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,8 +77,8 @@ class Ingested:
     # The frame descriptor; None for data other than a DataFrame.
     frame: Descriptor | None
     attrs: dict[str, Any]
-    # The columns of floats of Python, which have no width.
-    bare: frozenset[str] = frozenset()
+    # Which values of a column are the same in another type; `cast_exactly` says it of others.
+    casts: Mapping[str, Cast] = field(default_factory=dict)
     # True if the call asks for the index of a DataFrame.
     keeps_index: bool = False
 
@@ -167,7 +168,7 @@ def _from_stream(data: Any) -> Ingested:
 
 
 def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
-    fields, arrays, bare = [], [], set()
+    fields, arrays, casts = [], [], {}
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"a column name must be str; found {name!r:.60}")
@@ -175,8 +176,7 @@ def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
         array, descriptor = encoded(values, f"column {name!r}", how)
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
-        if is_bare(values, array.type):
-            bare.add(name)
+        casts[name] = cast_of(values, array.type)
     if len(set(map(len, arrays))) > 1:
         lengths = {field.name: len(array) for field, array in zip(fields, arrays, strict=True)}
         raise SchemaError(
@@ -184,7 +184,7 @@ def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
             f"found {lengths!r:.500}"
         )
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-    return Ingested(table, table.num_rows, None, {}, frozenset(bare))
+    return Ingested(table, table.num_rows, None, {}, casts)
 
 
 def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encoded:
@@ -205,18 +205,21 @@ def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encode
     return python_values.encode(values, context, nan_as_null, how.objects)
 
 
-def is_bare(values: Any, type_: pa.DataType) -> bool:
-    """True for values of Python, given their Arrow type, that have floats, none of them numpy's.
+def cast_of(values: Any, type_: pa.DataType) -> Cast:
+    """Return the cast for values, given their Arrow type: it rounds only floats of Python.
 
-    Such floats have no width.
+    These have no width. Values that have one of numpy's floats among them are not rounded.
     """
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, list | tuple):
-        return has_floats(type_) and python_values.are_bare(values, type_)
-    return isinstance(values, float) and not isinstance(values, np.generic)
+        if not has_floats(type_) or python_values.have_dtype(values):
+            return cast_exactly
+        return partial(cast_rounded, largest=python_values.largest_integer(values, type_))
+    is_float = isinstance(values, float) and not isinstance(values, np.generic)
+    return cast_rounded if is_float else cast_exactly
 
 
-def cast_for(descriptor: Descriptor | None, *, is_bare: bool) -> Cast:
-    """Return the cast for data: it rounds floats of Python, also those among Python objects."""
-    return cast_rounded if is_bare or are_bare(descriptor) else cast_exactly
+def cast_for(descriptor: Descriptor | None, cast: Cast) -> Cast:
+    """Return the cast of a column of data: it rounds floats of Python among Python objects too."""
+    return cast_rounded if are_bare(descriptor) else cast

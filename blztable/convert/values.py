@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly
+from blztable.arrow.nested.casts import Cast
 from blztable.convert.arrays import UNSUITABLE
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import AS_USUAL, Reading, encoded, is_bare
+from blztable.convert.gateway import AS_USUAL, Reading, cast_of, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -28,8 +30,7 @@ class Values(NamedTuple):
     values: pa.Array | pa.ChunkedArray | pa.Scalar
     # Of a pandas dtype.
     descriptor: Descriptor | None = None
-    # True for floats of Python, which have no width.
-    is_bare: bool = False
+    cast: Cast = cast_exactly
 
 
 def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
@@ -56,7 +57,7 @@ def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
     array, descriptor = encoded(values, context, how)
-    return Values(array, descriptor, is_bare(values, array.type))
+    return Values(array, descriptor, cast_of(values, array.type))
 
 
 def nested_value(
@@ -109,6 +110,6 @@ def _of_one(value: Any, context: str, how: Reading) -> Values:
     check_text(value, context)
     try:
         array, descriptor = encoded([value], context, how)
-        return Values(array[0], descriptor, is_bare([value], array.type))
+        return Values(array[0], descriptor, cast_of([value], array.type))
     except SchemaError as error:
         raise SchemaError(str(error).replace(f"{context}, row 0:", f"{context}:", 1)) from None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from blztable.arrow.casts import cast_exactly
 from blztable.arrow.extensions import are_same, typed_as
 from blztable.arrow.nesting import with_fields
 from blztable.convert.categories import facts_of_values, with_room
@@ -52,7 +53,7 @@ def evolved(
         if has_same_dtypes and source.equals(field, check_metadata=True):
             continue
         stated, theirs = descriptor_of(field, held), descriptor_of(source, facts)
-        cast = cast_for(theirs, is_bare=source.name in data.bare)
+        cast = cast_for(theirs, data.casts.get(source.name, cast_exactly))
         means_same = are_same(source, field) and _same_values(stated, theirs)
         if means_same and column.type.equals(field.type):
             continue

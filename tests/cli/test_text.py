@@ -205,12 +205,16 @@ def test_a_time_with_an_offset_is_not_appended_to_times_without(run, format):
     assert blz.open("t.blz").nrows == 1
 
 
-@pytest.mark.parametrize("type_", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize(
+    ("type_", "long"),
+    [(pa.float64(), str(LONG)), (pa.float32(), "16777217"), (pa.float16(), "2049")],
+    ids=str,
+)
 @pytest.mark.parametrize("format", ["csv", "ndjson"])
 @pytest.mark.parametrize("verb", [["import", "--append"], ["upsert", "--on", "k"]])
-def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format, type_):
+def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format, type_, long):
     blz.to_blz(pa.table({"k": [1], "x": pa.array([0.5], type_)}), "t.blz")
-    rows = [(2, "1.5"), (3, "16777217" if type_ == pa.float32() else str(LONG)), (4, "7")]
+    rows = [(2, "1.5"), (3, long), (4, "7")]
     given = {
         "csv": "k,x\n" + "".join(f"{k},{x}\n" for k, x in rows),
         "ndjson": "".join(f'{{"k": {k}, "x": {x}}}\n' for k, x in rows),
@@ -222,8 +226,30 @@ def test_an_integer_that_a_float_column_would_round_is_refused(run, verb, format
     assert rows[1][1] in said
     assert "--dtype" in said
     assert blz.read_table("t.blz").num_rows == 1
-    run(*command, "--dtype", f"x={'float' if type_ == pa.float32() else 'double'}", given=given)
+    run(*command, "--dtype", f"x={type_}", given=given)
     assert blz.read_table("t.blz")["x"].to_pylist()[1] == 1.5
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+@pytest.mark.parametrize("verb", [["import", "--append"], ["upsert", "--on", "k"]])
+def test_numbers_go_into_a_column_of_half_floats(run, verb, format):
+    blz.to_blz(pa.table({"k": [1], "x": pa.array([0.5], pa.float16())}), "t.blz")
+
+    def text(number):
+        return (
+            f"k,x\n2,0.25\n3,{number}\n"
+            if format == "csv"
+            else (f'{{"k": 2, "x": 0.25}}\n{{"k": 3, "x": {number}}}\n')
+        )
+
+    command = [verb[0], "-", "t.blz", *verb[1:], "--format", format]
+    for number in ("65505", "70000", "1e5", str(LONG)):
+        said = run(*command, given=text(number), code=1)
+        assert "standard input: " in said
+        assert "row 2" in said
+        assert "halffloat" in said
+    run(*command, given=text("65504"))
+    assert blz.read_table("t.blz")["x"].to_pylist() == [0.5, 0.25, 65504.0]
 
 
 def test_numbers_of_ndjson_become_text_by_an_option_or_in_a_column_of_text(run):
@@ -246,6 +272,36 @@ def test_numbers_are_appended_to_columns_of_wide_types(run, number, format):
     given = {"csv": f"a\n{number}\n", "ndjson": f'{{"a": {number}}}\n'}[format]
     run("import", "-", "t.blz", "--append", "--format", format, given=given)
     assert [str(value) for value in blz.read_table("t.blz")["a"].to_pylist()] == [number]
+
+
+@pytest.mark.parametrize("size", [16, 64, 8 << 20])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("between", [0, 1, 80])
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_a_negative_zero_has_one_type_wherever_a_file_is_cut(
+    run, monkeypatch, format, between, order, size
+):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", size)
+    numbers = [0, *[3] * between, 2**63][::order]
+    texts = [str(number) if number else "-0" for number in numbers]
+    form = {"csv": "{}", "ndjson": '{{"a": {}}}'}[format]
+    given = "\n".join([*(["a"] if format == "csv" else []), *map(form.format, texts)])
+    run("import", "-", "t.blz", "--format", format, given=given)
+    found = blz.read_table("t.blz")["a"]
+    assert found.type == pa.decimal128(38, 0)
+    assert list(map(int, found.to_pylist())) == numbers
+
+
+def test_a_decimal_takes_a_plus_and_an_error_says_what_is_no_number(run):
+    command = ["import", "-", "t.blz", "--format", "csv", "--replace", "--dtype"]
+    for type_ in ("decimal(5,2)", "double"):
+        run(*command, f"a={type_}", given=f"a\n+1\n{'0' * 50}1\n")
+        assert list(map(int, blz.read_table("t.blz")["a"].to_pylist())) == [1, 1]
+        for text in ("++1", "1.2.3", "0x1", "x", "1e"):
+            said = run(*command, f"a={type_}", given=f"a\n1\n{text}\n", code=1)
+            assert "row 2: " in said
+            assert f"'{text}'" in said
+            assert "digits" not in said
 
 
 @pytest.mark.parametrize("digits", [240282366920938463463374607431768211457, 10**38, 2**128])

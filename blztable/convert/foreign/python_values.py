@@ -52,15 +52,7 @@ def encode(
         raise SchemaError(message) from None
 
 
-def are_bare(values: Collection[Any], type_: pa.DataType) -> bool:
-    """True if the floats of values that have this Arrow type may be rounded to a narrower one.
-
-    None is of a type that has a dtype, and no long integer is among the floats.
-    """
-    return not (_have_dtype(values) or _have_long_integers(values, type_))
-
-
-def _have_dtype(values: Collection[Any]) -> bool:
+def have_dtype(values: Collection[Any]) -> bool:
     """True if one of these values, or of those in them, is of a type that has a dtype."""
     while values:
         types = set(map(type, values))
@@ -74,19 +66,20 @@ def _have_dtype(values: Collection[Any]) -> bool:
     return False
 
 
-def _have_long_integers(values: Iterable[Any], type_: pa.DataType) -> bool:
-    """True if an integer that a 32-bit float may round is where the Arrow type has floats."""
+def largest_integer(values: Iterable[Any], type_: pa.DataType) -> int:
+    """Return the largest absolute value of the integers where the Arrow type has floats."""
     if pa.types.is_floating(type_):
-        return int in set(map(type, values)) and any(
-            abs(value) > 1 << 24 for value in values if type(value) is int
-        )
+        if int not in set(map(type, values)):
+            return 0
+        return max(abs(value) for value in values if type(value) is int)
     if pa.types.is_struct(type_):
         dicts = [value for value in values if isinstance(value, Mapping)]
-        return any(_have_long_integers([one.get(f.name) for one in dicts], f.type) for f in type_)
+        fields = ([one.get(field.name) for one in dicts] for field in type_)
+        return max(map(largest_integer, fields, (field.type for field in type_)), default=0)
     if pa.types.is_list(type_):
         inner = chain.from_iterable(value for value in values if isinstance(value, list | tuple))
-        return _have_long_integers(list(inner), type_.value_type)
-    return False
+        return largest_integer(list(inner), type_.value_type)
+    return 0
 
 
 def _as_in_a_frame(values: Collection[Any]) -> PandasArray:

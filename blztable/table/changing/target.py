@@ -183,9 +183,9 @@ class Target:
             values = one_row(values, field.type if is_new else staged.schema.field(index).type)
             field = field.with_type(values.type)
         table = pa.table([values], pa.schema([described(field, given.descriptor)]))
-        bare = frozenset({name} if given.is_bare else ())
+        data = Ingested(table, len(table), None, {}, {name: given.cast})
         schema, frame = evolved(
-            *(Ingested(table, len(table), None, {}, bare), staged.schema, staged.frame),
+            *(data, staged.schema, staged.frame),
             is_empty=lambda _: not has_values and self.is_free(index),
             takes_columns=evolve,
             widens=evolve,

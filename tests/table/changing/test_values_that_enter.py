@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -447,20 +448,25 @@ def test_an_integer_beside_a_missing_value_keeps_its_digits():
     assert blz.read_table(store)["v"].to_pylist() == [LONG, None]
 
 
+@pytest.mark.parametrize(("float_", "limit"), [(pa.float32(), 2**24), (pa.float16(), 2**11)])
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: [{"f": one} for one in v]])
-def test_an_integer_among_floats_of_python_is_not_rounded_to_a_narrow_float(wrap):
+def test_an_integer_among_floats_of_python_is_not_rounded_to_a_narrow_float(wrap, float_, limit):
     def column(values):
         array = pa.array(wrap(values))
         narrow = {
-            pa.float64(): pa.float32(),
-            pa.list_(pa.float64()): pa.list_(pa.float32()),
-            pa.struct({"f": pa.float64()}): pa.struct({"f": pa.float32()}),
+            pa.float64(): float_,
+            pa.list_(pa.float64()): pa.list_(float_),
+            pa.struct({"f": pa.float64()}): pa.struct({"f": float_}),
         }
         return array.cast(narrow[array.type])
 
     blz.to_blz({"v": column([0.5])}, store := MemoryStore())
     with blz.open(store, "a") as t:
         with pytest.raises(blz.SchemaError, match="without loss"):
-            t.append({"v": wrap([2**24 + 1, 0.5])})
-        t.append({"v": wrap([2**24, 0.1])})
-        assert t["v"][1:].to_pylist() == column([2.0**24, 0.1]).to_pylist()
+            t.append({"v": wrap([limit + 1, 0.5])})
+        t.append({"v": wrap([limit + 2, 0.1])})
+        assert t["v"][1:].to_pylist() == column([limit + 2.0, 0.1]).to_pylist()
+        if not pa.types.is_nested(t["v"].type):
+            for verb in (t.append, partial(t.upsert, on="v")):
+                with pytest.raises(blz.SchemaError, match=f"row 1 is {limit + 1}"):
+                    verb({"v": [0.1, limit + 1]})
