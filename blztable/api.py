@@ -108,8 +108,10 @@ def create(
     attributes = checked_attrs(dict(given.attrs or {}))
     columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
     contents = creation.Contents(
-        *(schema_with_digits(plain_schema(columns.schema), given), ()),
-        *(lambda rows: columns.frame, columns.attrs | attributes),
+        schema_with_digits(plain_schema(columns.schema), given),
+        (),
+        lambda rows: columns.frame,
+        columns.attrs | attributes,
     )
     with opened_at(path, given.layout) as store, named(store):
         if mode == "x":

@@ -252,7 +252,10 @@ def _copy(
             tags={},
         )
         _, lock = copy(
-            *(version, store, "copy", counted),
+            version,
+            store,
+            "copy",
+            counted,
             is_durable=durability == "full",
             steps=Drafts(store, head) if store.has_one_writer else None,
             is_strict=is_strict,

@@ -399,7 +399,7 @@ def check_floats(texts: pa.Array, values: pa.Array) -> float:
         if (
             found
             and not found[4]
-            and not _is_exact(*(int(found[1] + (found[2] or "0")), text, values.type))
+            and not _is_exact(int(found[1] + (found[2] or "0")), text, values.type)
         ):
             raise pa.ArrowInvalid(
                 f"{values.type} would change the digits of {text}; --dtype of the column with this "

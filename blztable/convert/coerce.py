@@ -65,7 +65,11 @@ def coerce_item(
         check_kind(source, field, descriptor_of(field, target.facts), context)
         descriptor = descriptor_of(source, facts)
         column = coerce_column(
-            *(table.column(position), descriptor, field, target, context),
+            table.column(position),
+            descriptor,
+            field,
+            target,
+            context,
             is_empty=partial(is_empty, index),
             is_bare=source.name in data.bare,
         )

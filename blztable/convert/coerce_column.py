@@ -291,7 +291,7 @@ def coerce_values(
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     column = coerce_column(
-        *(column, descriptor, field, table, context, is_empty), is_bare=given.is_bare
+        column, descriptor, field, table, context, is_empty, is_bare=given.is_bare
     )
     table.check_nulls(column, field, context)
     return column

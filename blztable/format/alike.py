@@ -65,7 +65,10 @@ class LineTemplate:
         rows, streams = (found[one].replace(b"%", b"%%") for one in (_ROWS, _STREAMS))
         self._text = b"".join(
             [
-                *(b'{"path":%d,"k":[0],"at":[%d],', rows, b',"cbytes":[%d],', streams),
+                b'{"path":%d,"k":[0],"at":[%d],',
+                rows,
+                b',"cbytes":[%d],',
+                streams,
                 b',"nulls":[%d],"nans":[%d],"min":[%b],"max":[%b]}',
             ]
         )

@@ -240,7 +240,12 @@ def test_a_table_that_needs_what_is_not_known_is_a_format_error(needed):
 @pytest.mark.parametrize(
     "time",
     [
-        *("", "then", "2026-11-21", "2026-11-21T08:41:00+00:00", TIME + "\n", TIME[:-6] + "+01:00"),
+        "",
+        "then",
+        "2026-11-21",
+        "2026-11-21T08:41:00+00:00",
+        TIME + "\n",
+        TIME[:-6] + "+01:00",
         "\u0662" + TIME[1:],
     ],
 )

@@ -451,13 +451,21 @@ def test_an_order_that_others_gave_meanwhile_is_a_conflict():
 @pytest.mark.parametrize(
     "damage",
     [
-        *("n", 1, None, True, {"0": "ascending"}, [["n", "ascending"]], [0, "ascending"]),
-        *([[0]], [[0, "up"]], [[True, "ascending"]], [[[0], "ascending"]], [[0, ["ascending"]]]),
-        *(
-            [[0, "ascending"], [0, "descending"]],
-            [[0, "ascending"], [9, "ascending"]],
-            [[-1, "up"]],
-        ),
+        "n",
+        1,
+        None,
+        True,
+        {"0": "ascending"},
+        [["n", "ascending"]],
+        [0, "ascending"],
+        [[0]],
+        [[0, "up"]],
+        [[True, "ascending"]],
+        [[[0], "ascending"]],
+        [[0, ["ascending"]]],
+        [[0, "ascending"], [0, "descending"]],
+        [[0, "ascending"], [9, "ascending"]],
+        [[-1, "up"]],
     ],
     ids=repr,
 )

@@ -73,12 +73,10 @@ def salvaged(
     else:
         _log.debug(
             "%s: read %d rows of %d columns in %.4f s",
-            *(
-                projection.version.store.name,
-                len(whole.numbers),
-                len(columns),
-                monotonic() - started,
-            ),
+            projection.version.store.name,
+            len(whole.numbers),
+            len(columns),
+            monotonic() - started,
         )
         return whole, []
     salvage = _Salvage(projection, opened, columns, scan, with_nans, on_corrupt == "null")

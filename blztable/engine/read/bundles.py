@@ -141,8 +141,12 @@ class OpenBundle:
 def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle:
     """Read and check front, trailer and directory of the bundle of a row group."""
     whole = PartFacts(
-        *(rows, bundle.page_rows_of(rows)),
-        *(facts.cbytes, facts.front_length, facts.trailer_length, facts.crc),
+        rows,
+        bundle.page_rows_of(rows),
+        facts.cbytes,
+        facts.front_length,
+        facts.trailer_length,
+        facts.crc,
     )
     superchunk = open_superchunk(reader, whole, SMALL_BUNDLE)
     sizes = bundle.chunk_sizes(superchunk.info)

@@ -153,8 +153,14 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
             # The pages count rows, whose bytes are in another part.
             nbytes = 0
         streams[stream.name] = StreamPlace(
-            *(prefix + stream.name, own, stream, first_chunk),
-            *(bounds, bound_rows, nbytes, encoding),
+            prefix + stream.name,
+            own,
+            stream,
+            first_chunk,
+            bounds,
+            bound_rows,
+            nbytes,
+            encoding,
         )
         first_chunk += len(stream.chunks)
     _check_dictionary(streams)

@@ -58,7 +58,8 @@ def _append(
     with target.stored_as(storage) as how:
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
         rows.append(
-            *(target.change_set, source.runs),
+            target.change_set,
+            source.runs,
             continues_index=lambda: source.continues_index,
             filled=lambda: source.filled,
             rows=source.rows,
