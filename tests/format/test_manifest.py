@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from blztable.errors import CorruptError, FormatError
 from blztable.format import manifest
 from blztable.format.jsontext import MAX_NUMBER
-from blztable.format.line import NO_FILE, ColumnParts, FactArrays, file_numbers
+from blztable.format.line import NO_FILE, ColumnParts, FactArrays, Statistics, file_numbers
 from blztable.format.manifest import HEAD_FIELDS, ColumnIndex, Head
-from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 SIZES = st.integers(0, MAX_NUMBER)

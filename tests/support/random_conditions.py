@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
 from blztable.engine.query import expressions
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from support import arrow_strategies as own
 
 OPERATORS = [getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")]

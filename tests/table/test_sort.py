@@ -11,7 +11,7 @@ from blztable.engine.change import sorting
 from blztable.engine.read.parts import OpenParts
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples

@@ -34,7 +34,7 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
-from blztable.format.head import deletions
+from blztable.format import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.

@@ -22,8 +22,7 @@ from blztable.engine.read.superchunks import check_digest_behind, check_empty
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.format.line import NO_FILE, ColumnParts
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import NO_FILE, PAGES_LAYER, ColumnParts, Statistics
 from blztable.report import Problem
 
 # A part with much damage is read in at most this many pieces.

@@ -28,7 +28,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.format.head.deletions import Deleted, unpack
+from blztable.format.deletions import Deleted, unpack
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 

@@ -26,7 +26,7 @@ from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
-from blztable.format.head.deletions import live_range
+from blztable.format.deletions import live_range
 
 _log = logging.getLogger(__name__)
 

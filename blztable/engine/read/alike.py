@@ -35,8 +35,7 @@ from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
-from blztable.format.alike import LinesAlike
-from blztable.format.line import NAN_IS_NULL, ColumnParts
+from blztable.format.line import NAN_IS_NULL, ColumnParts, LinesAlike
 
 # Fewer columns are read as fast one by one.
 LEAST_COLUMNS = 4

@@ -24,8 +24,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format import layout
 from blztable.format.checksum import Checksum
-from blztable.format.line import NAN_IS_NULL
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import NAN_IS_NULL, PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, Superchunk
 
 # What the error of a missing file says of it; all other rows can be read.

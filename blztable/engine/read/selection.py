@@ -21,8 +21,8 @@ from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import run
 from blztable.engine.run.tasks import Task
 from blztable.errors import SchemaError
-from blztable.format.head import deletions
-from blztable.format.head.deletions import Deleted
+from blztable.format import deletions
+from blztable.format.deletions import Deleted
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 

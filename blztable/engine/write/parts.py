@@ -50,9 +50,8 @@ from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.bundle import page_rows_of
 from blztable.format.header import MAX_CHUNKS
-from blztable.format.line import NAN_IS_NULL, NO_FILE
+from blztable.format.line import NAN_IS_NULL, NO_FILE, PAGES_LAYER, Statistics
 from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
-from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, pack
 from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store

@@ -22,7 +22,7 @@ from blztable.engine.query import codes
 from blztable.engine.read import alike
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from blztable.format.superchunk import unpack
 from blztable.storage.memory import MemoryStore
 from blztable.table.batches import Batches

@@ -21,7 +21,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
-from blztable.format.head.deletions import live, unpack
+from blztable.format.deletions import live, unpack
 
 # Row groups by what tells each.
 RowGroups = dict[tuple[object, ...], list[int]]
