@@ -29,10 +29,9 @@ from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array
 from blztable.engine.read.parts import Part
-from blztable.engine.run.budget import MemoryBudget
-from blztable.engine.run.limits import check_pages
+from blztable.engine.run.limits import MemoryBudget, check_pages
+from blztable.engine.run.pool import Task
 from blztable.engine.run.progress import Progress
-from blztable.engine.run.tasks import Task
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
 from blztable.engine.write.contents import BundledPart, PartsAlike
