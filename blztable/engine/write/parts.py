@@ -23,7 +23,7 @@ from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.digits import rounded
 from blztable.columns.encodings.alike import StreamsAlike, encode_alike
 from blztable.columns.encodings.choose import encoded
-from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.encodings.dictionary import encode_few_items
 from blztable.columns.encodings.items import per_item
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
