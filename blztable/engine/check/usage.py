@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from blztable.arrow.nested.nodes import Node
-from blztable.engine.read.parts import OpenParts, Part
-from blztable.engine.read.places import StreamPlace
+from blztable.engine.read.parts import OpenParts, Part, StreamPlace
 from blztable.engine.version import versions
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.retention import Counted

@@ -21,11 +21,9 @@ from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array
 from blztable.engine.check.examine import ColumnCheck, PartCheck, check_reading
-from blztable.engine.read.bundles import OpenBundle
 from blztable.engine.read.columns import read_nodes
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import OpenBundle, OpenParts, check_digest_behind
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.read.superchunks import check_digest_behind
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError

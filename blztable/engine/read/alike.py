@@ -27,8 +27,7 @@ from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
 from blztable.columns.encodings.alike import decode_alike, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
 from blztable.columns.encodings.parse import Owner
-from blztable.engine.read.bundles import OpenBundle
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import OpenBundle, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run

@@ -24,8 +24,7 @@ from itertools import accumulate
 import numpy as np
 
 from blztable.columns.sinks import Sink
-from blztable.engine.read.parts import Part
-from blztable.engine.read.places import StreamPlace
+from blztable.engine.read.parts import Part, StreamPlace
 from blztable.engine.run.pool import Task, scratch
 from blztable.engine.run.progress import Progress
 from blztable.errors import BlzError, CorruptError
