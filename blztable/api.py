@@ -17,7 +17,7 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
-from blztable.engine.change.damage.drafts import recovered, whole
+from blztable.engine.change.drafts import recovered, whole
 from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import versions

@@ -6,7 +6,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Select
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.read.parts import OpenParts, chunk_at
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
