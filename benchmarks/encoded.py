@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import blztable as blz
 from blztable.columns.blocks import Stream
 from blztable.columns.encodings.choose import encoded
-from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.encodings.dictionary import encode_few_items
 from blztable.columns.types import encode
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.trial import compression_of, dictionary_worth

@@ -221,8 +221,11 @@ class Memory:
 
 
 for _method in (
-    *(Memory.track_writing_a_stream, Memory.track_reading_a_stream),
-    *(Memory.track_filtering_a_stream, Memory.track_reading_all, Memory.track_validation),
+    Memory.track_writing_a_stream,
+    Memory.track_reading_a_stream,
+    Memory.track_filtering_a_stream,
+    Memory.track_reading_all,
+    Memory.track_validation,
 ):
     _method.unit = "ratio"
 

@@ -50,8 +50,18 @@ STORED = sorted(HERE.glob("peers*.json"), key=lambda path: path.stem)
 PAGE, PICTURES = HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "_static"
 MARKS = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 VERSIONS = (
-    *("blztable", "blosc", "pyarrow", "pandas", "numpy", "polars", "duckdb", "vortex-data"),
-    *("pylance", "blosc2", "tables", "fastparquet"),
+    "blztable",
+    "blosc",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "polars",
+    "duckdb",
+    "vortex-data",
+    "pylance",
+    "blosc2",
+    "tables",
+    "fastparquet",
 )
 
 

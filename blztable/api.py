@@ -17,7 +17,7 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.change import creation
-from blztable.engine.change.damage.drafts import recovered, whole
+from blztable.engine.change.drafts import recovered, whole
 from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import versions
@@ -108,8 +108,10 @@ def create(
     attributes = checked_attrs(dict(given.attrs or {}))
     columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
     contents = creation.Contents(
-        *(schema_with_digits(plain_schema(columns.schema), given), ()),
-        *(lambda rows: columns.frame, columns.attrs | attributes),
+        schema_with_digits(plain_schema(columns.schema), given),
+        (),
+        lambda rows: columns.frame,
+        columns.attrs | attributes,
     )
     with opened_at(path, given.layout) as store, named(store):
         if mode == "x":

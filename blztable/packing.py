@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, recovered
+from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
@@ -252,7 +252,10 @@ def _copy(
             tags={},
         )
         _, lock = copy(
-            *(version, store, "copy", counted),
+            version,
+            store,
+            "copy",
+            counted,
             is_durable=durability == "full",
             steps=Drafts(store, head) if store.has_one_writer else None,
             is_strict=is_strict,

@@ -157,8 +157,12 @@ def to_blz(
             how = Reading(Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0])
             source = stream(data, index=index, how=how, evolve=evolve)
             contents = creation.Contents(
-                *(schema_with_digits(source.schema, given), source.parts, source.frame),
-                *(source.attrs | attributes, source.rows, order),
+                schema_with_digits(source.schema, given),
+                source.parts,
+                source.frame,
+                source.attrs | attributes,
+                source.rows,
+                order,
                 more=source.more,
             )
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):

@@ -16,8 +16,7 @@ from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.info import STR, ArrayInfo
 from blztable.engine.run.limits import check_memory
-from blztable.engine.run.pool import run
-from blztable.engine.run.tasks import batches
+from blztable.engine.run.pool import batches, run
 from blztable.errors import CorruptError
 
 # The remedy where the memory does not suffice.

@@ -20,8 +20,15 @@ REFUSALS = (
 # What Arrow raises for an invalid schema, and the class of an extension type for parameters that it
 # refuses. Others, such as MemoryError, say nothing about the data.
 UNREADABLE = (
-    *(*REFUSALS, OSError, ArithmeticError, AttributeError, LookupError),
-    *(NotImplementedError, TypeError, ValueError, struct.error),
+    *REFUSALS,
+    OSError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    struct.error,
 )
 
 

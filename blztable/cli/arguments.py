@@ -190,7 +190,8 @@ def _maintain(commands: Any) -> None:
         ("pack", "write a table as one file", "a path where nothing is yet, or `-`"),
         ("unpack", "write a table in one file as a directory", "a path where nothing is yet"),
         (
-            *("recover", "write what is whole of an unfinished or damaged file"),
+            "recover",
+            "write what is whole of an unfinished or damaged file",
             "a path where nothing is yet",
         ),
     ):

@@ -404,11 +404,7 @@ def check_floats(texts: pa.Array, values: pa.Array) -> float:
     _refuse(pc.and_not(pc.is_inf(values), is_word), f"a number is too large for {type_}")
     for text in pc.unique(texts.filter(pc.invert(is_word))).to_pylist():
         found = _NUMBER.fullmatch(text)
-        if (
-            found
-            and not found[4]
-            and not _is_exact(*(int(found[1] + (found[2] or "0")), text, type_))
-        ):
+        if found and not found[4] and not _is_exact(int(found[1] + (found[2] or "0")), text, type_):
             raise pa.ArrowInvalid(
                 f"{type_} would change the digits of {text}; --dtype of the column with this "
                 "type lets it"

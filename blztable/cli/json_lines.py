@@ -325,7 +325,9 @@ def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
         children = [values.field(index) for index in range(type_.num_fields)]
         arrays = _fields(
             dict(zip([each.name for each in type_], children, strict=True)),
-            *(kinds, len(values), is_spelled),
+            kinds,
+            len(values),
+            is_spelled,
         )
         if not arrays:
             return values

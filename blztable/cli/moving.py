@@ -205,7 +205,8 @@ def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | N
             mode: Literal["w", "a", "x"]
             mode = "w" if options.replace else "a" if options.append and not sort_by else "x"
             blz.to_blz(
-                *(data, options.table),
+                data,
+                options.table,
                 mode=mode,
                 evolve=options.evolve,
                 compression=options.compression,

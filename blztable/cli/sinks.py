@@ -30,9 +30,16 @@ _ENCODE = json.JSONEncoder(allow_nan=False).encode
 _TEXTUAL = ("csv", "tsv", "ndjson")
 # The types that the CSV writer of Arrow knows, as text that its reader takes.
 _IN_CSV: tuple[Callable[[pa.DataType], bool], ...] = (
-    *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating),
-    *(pa.types.is_decimal, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp),
-    *(pa.types.is_string, pa.types.is_large_string),
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+    pa.types.is_large_string,
 )
 
 

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from blztable.engine.run.pool import run
-from blztable.engine.run.tasks import Task
+from blztable.engine.run.pool import Task, run
 from blztable.errors import BlzError
 from blztable.format.metalayers import Layers
 from blztable.storage.store import Store

@@ -53,8 +53,15 @@ class OldSnapshot(Snapshot):
             cbytes = sum(self.version.head.columns.cbytes[one] for one in self.version.nodes(index))
             plans.append(
                 ColumnPlan(
-                    *(self._name(index), index, index in filtered, index in returned),
-                    *(groups, chunks, chunks, cbytes, cbytes),
+                    self._name(index),
+                    index,
+                    index in filtered,
+                    index in returned,
+                    groups,
+                    chunks,
+                    chunks,
+                    cbytes,
+                    cbytes,
                 )
             )
         return Explanation(steps, self.rows, self.rows, groups, groups, tuple(plans))

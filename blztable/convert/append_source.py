@@ -143,7 +143,9 @@ class AppendSource:
     def _coerced(self, data: Ingested, context: str) -> pa.Table:
         if self._evolve or self._is_new or self._has_nulls:
             schema, frame = evolved(
-                *(data, self._schema, self._frame),
+                data,
+                self._schema,
+                self._frame,
                 is_empty=self._is_empty,
                 takes_columns=self._evolve,
                 widens=self._evolve or self._is_new,
@@ -153,7 +155,11 @@ class AppendSource:
                 self._schema, self._frame = schema, frame
         rows = self._table.rows + self._drawn
         table = coerce_item(
-            *(data, self._schema, self._frame, rows, context),
+            data,
+            self._schema,
+            self._frame,
+            rows,
+            context,
             fill=None if self._is_new and not self._evolve else self._fill,
             evolve=self._evolve,
             is_new=self._is_new,

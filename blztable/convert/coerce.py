@@ -66,7 +66,11 @@ def coerce_item(
         check_kind(source, field, descriptor_of(field, target.facts), context)
         descriptor = descriptor_of(source, facts)
         column = coerce_column(
-            *(table.column(position), descriptor, field, target, context),
+            table.column(position),
+            descriptor,
+            field,
+            target,
+            context,
             is_empty=partial(is_empty, index),
             cast=data.casts.get(source.name, cast_exactly),
         )

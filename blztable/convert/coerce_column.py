@@ -290,7 +290,7 @@ def coerce_values(
         column = one_row(values, field.type)
     else:
         column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    column = coerce_column(*(column, descriptor, field, table, context, is_empty), cast=given.cast)
+    column = coerce_column(column, descriptor, field, table, context, is_empty, cast=given.cast)
     table.check_nulls(column, field, context)
     return column
 

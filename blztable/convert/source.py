@@ -32,8 +32,15 @@ from blztable.errors import SchemaError
 
 # Values of one column that can be read twice.
 IN_MEMORY = (
-    *(np.ndarray, pa.Array, pa.ChunkedArray, pd.Series, pd.Index),
-    *(pd.api.extensions.ExtensionArray, list, tuple, range),
+    np.ndarray,
+    pa.Array,
+    pa.ChunkedArray,
+    pd.Series,
+    pd.Index,
+    pd.api.extensions.ExtensionArray,
+    list,
+    tuple,
+    range,
 )
 
 

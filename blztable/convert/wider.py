@@ -17,8 +17,14 @@ from blztable.arrow.nesting import has_items, with_fields
 from blztable.arrow.types import is_moment, is_number, is_zoned, value_type
 
 INTEGERS = (
-    *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16()),
-    *(pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
+    pa.int8(),
+    pa.uint8(),
+    pa.int16(),
+    pa.uint16(),
+    pa.int32(),
+    pa.uint32(),
+    pa.int64(),
+    pa.uint64(),
 )
 # The bits of the integers that each type holds without a gap.
 FLOATS = {pa.float16(): 11, pa.float32(): 24, pa.float64(): 53}

@@ -3,14 +3,29 @@
 A part has a file of its own, with the number `k`, or lies in the bundle of its row group, where
 `at` is the number of its first entry. The bundles are in the head.
 
+Statistics are those of a run of rows: nulls, NaNs, and bounds of the values. A run is a page (in
+the zone map of a trailer) or a row group (in a line). A bound is the little-endian bytes of a
+value; for text and binary it may be a prefix. `columns` decides which bytes are a bound.
+
+To decode or to encode a line takes longer than to read or to write the few kilobytes of a column in
+a bundle. In a wide table many lines differ in few numbers. A line that has the text of another one,
+except for its path, its places and its statistics, is read without a second look at the rest
+(`LinesAlike`), and written without making the rest again (`LineTemplate`).
+
 Knows neither the head of the manifest nor Arrow types.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from blztable.block_terms import PER_ITEM, VALID
 from blztable.errors import CorruptError
@@ -19,9 +34,12 @@ from blztable.format.bundle import BundleFacts
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.metadata import check_page_rows
-from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
+# Name of the metalayer with the zone map.
+PAGES_LAYER = "pages"
+MAX_BOUND_BYTES = 64
+_NO_BOUND = 255
 NO_FILE = 0
 # What a line may claim of each part, by an array of 0 and 1. A table with such a claim requires it.
 NAN_IS_NULL = "nan_is_null"
@@ -31,10 +49,135 @@ _FIRST_ARRAY = b'"k":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 _PAGE_ROWS = re.compile(rb'"page_rows":\[(?:[0-9]{1,18},)*([0-9]{1,18})\]')
-
-
 # Returns the facts of a part, or the arrays of facts of several parts, as a tuple.
 _FACTS = attrgetter(*PartFacts.__slots__)
+# The numbers and bounds of a line as it is written, and what `_line_of` finds in one.
+_PLACE = rb"[1-9][0-9]{0,17}"
+_SIZE = rb"(?:0|[1-9][0-9]{0,17})"
+_COUNT = rb"(?:null|0|[1-9][0-9]{0,17})"
+_BOUND = rb'(?:null|"[A-Za-z0-9+/]*={0,2}")'
+_AT, _ROWS, _STREAMS = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """One entry per run; an unknown bound is None. NaNs are counted but are never bounds."""
+
+    nulls: tuple[int, ...]
+    nans: tuple[int, ...]
+    lowest: tuple[bytes | None, ...]
+    highest: tuple[bytes | None, ...]
+
+    KEYS: ClassVar = ("nulls", "nans", "min", "max")
+
+    def __len__(self) -> int:
+        """Number of runs."""
+        return len(self.nulls)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Statistics"]) -> Self:
+        """Return the statistics of all parts in one, part after part."""
+        if len(parts) == 1:  # The columns of a wide table.
+            return cls(parts[0].nulls, parts[0].nans, parts[0].lowest, parts[0].highest)
+        return cls(
+            *(
+                tuple(chain.from_iterable(getattr(part, name) for part in parts))
+                for name in cls.__slots__
+            )
+        )
+
+    def without_bounds(self) -> "Statistics":
+        """Return the counts alone."""
+        unknown = (None,) * len(self)
+        return Statistics(self.nulls, self.nans, unknown, unknown)
+
+    def of_run(self, index: int) -> "Statistics":
+        """Return the statistics of one run."""
+        return Statistics(*((getattr(self, name)[index],) for name in self.__slots__))
+
+    def encode(self) -> bytes:
+        """Return the zone map: counts, lengths of the bounds, bounds."""
+        lengths = [
+            bytes(_NO_BOUND if bound is None else len(bound) for bound in bounds)
+            for bounds in (self.lowest, self.highest)
+        ]
+        known = [bound for bound in self.lowest + self.highest if bound is not None]
+        counts = np.array([self.nulls, self.nans], "<u4").tobytes()
+        return b"".join([counts, *lengths, *known])
+
+    @classmethod
+    def decode(cls, data: bytes, runs: int) -> Self:
+        """Read a zone map of `runs` pages."""
+        head = 10 * runs
+        if len(data) < head:
+            raise CorruptError(
+                f"a zone map has {len(data)} bytes for {runs} pages; expected at least {head}"
+            )
+        nulls, nans = np.frombuffer(data, "<u4", 2 * runs).reshape(2, runs).tolist()
+        bounds: list[bytes | None] = []
+        position = head
+        for length in data[8 * runs : head]:
+            if length == _NO_BOUND:
+                bounds.append(None)
+                continue
+            if length > MAX_BOUND_BYTES:
+                raise CorruptError(
+                    f"a zone map has a bound of {length} bytes; at most {MAX_BOUND_BYTES} are read"
+                )
+            bounds.append(data[position : position + length])
+            position += length
+        if position != len(data):
+            raise CorruptError(f"a zone map has {len(data)} bytes; its bounds end at {position}")
+        return cls(tuple(nulls), tuple(nans), tuple(bounds[:runs]), tuple(bounds[runs:]))
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the four arrays, all of the same length."""
+        return {
+            "nulls": list(self.nulls),
+            "nans": list(self.nans),
+            "min": _encode(self.lowest),
+            "max": _encode(self.highest),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Json], runs: int) -> Self:
+        """Read the four arrays; CorruptError unless each has `runs` entries."""
+        lists = cls.lists(value, runs)
+        return cls(
+            jsontext.numbers(lists["nulls"], "nulls", runs),
+            jsontext.numbers(lists["nans"], "nans", runs),
+            _decode(lists["min"]),
+            _decode(lists["max"]),
+        )
+
+    @classmethod
+    def lists(cls, value: Mapping[str, Json], runs: int) -> dict[str, list[Json]]:
+        """Return the four arrays unparsed; CorruptError unless each has `runs` entries."""
+        arrays = {}
+        for name in cls.KEYS:
+            entries = value.get(name)
+            if not isinstance(entries, list) or len(entries) != runs:
+                raise CorruptError(f"statistics: {name!r} is not an array of {runs} entries")
+            arrays[name] = entries
+        return arrays
+
+
+def _encode(bounds: Sequence[bytes | None]) -> list[Json]:
+    return [None if bound is None else base64.b64encode(bound).decode("ascii") for bound in bounds]
+
+
+def _decode(values: list[Json]) -> tuple[bytes | None, ...]:
+    decode = binascii.a2b_base64
+    try:
+        bounds = [
+            None if value is None else decode(value, strict_mode=True)  # type: ignore[arg-type]
+            for value in values
+        ]
+    except (binascii.Error, TypeError, ValueError):
+        raise CorruptError("statistics: a bound is not valid base64") from None
+    if max(map(len, filter(None, bounds)), default=0) > MAX_BOUND_BYTES:
+        raise CorruptError(f"statistics: a bound has more than {MAX_BOUND_BYTES} bytes")
+    return tuple(bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +425,63 @@ def last_page_rows(line: bytes) -> int | None:
 def path_to_json(path: Path) -> Json:
     """Return a path as JSON; a path of one id is a number, which keeps wide tables small."""
     return path[0] if len(path) == 1 else list(path)
+
+
+@lru_cache(16)
+def _line_of(groups: int) -> re.Pattern[bytes]:
+    """Return the form of a line as it is written, of so many row groups.
+
+    Its groups are the places, and twice what alike lines have in common. Without an escape, no text
+    has a quote, so each name is a key.
+    """
+    entries = (b"0", _PLACE, _SIZE, _COUNT, _COUNT, _BOUND, _BOUND)
+    arrays = (b"%b(?:,%b){%d}" % (entry, entry, groups - 1) for entry in entries)
+    return re.compile(
+        rb'\{"path":[0-9]+,"k":\[%b\],"at":\[(%b)\],([^\\]*?),"cbytes":\[%b\],([^\\]*?),'
+        rb'"nulls":\[%b\],"nans":\[%b\],"min":\[%b\],"max":\[%b\]\}' % tuple(arrays)
+    )
+
+
+class LinesAlike:
+    """Recognises the lines that are like one line, whose parts all lie in bundles."""
+
+    def __init__(self, line: bytes, groups: int) -> None:
+        """Take the line of a column of `groups` row groups, which was decoded without an error."""
+        self._form = _line_of(groups)
+        found = self._form.fullmatch(line)
+        self._common = found.group(_ROWS, _STREAMS) if found else None
+
+    def places(self, line: bytes, path: Path) -> list[int] | None:
+        """Return the first entry of each part in its bundle; None if the line is not alike."""
+        if len(path) != 1 or not line.startswith(b'{"path":%d,' % path):
+            return None
+        found = self._form.fullmatch(line)
+        if not found or found.group(_ROWS, _STREAMS) != self._common:
+            return None
+        return list(map(int, found[_AT].split(b",")))
+
+
+class LineTemplate:
+    """Encodes lines that are like one line, of a column with one part, which lies in a bundle."""
+
+    def __init__(self, line: bytes) -> None:
+        """Take the line of such a column."""
+        found = _line_of(1).fullmatch(line)
+        assert found
+        rows, streams = (found[one].replace(b"%", b"%%") for one in (_ROWS, _STREAMS))
+        self._text = b"".join(
+            [
+                b'{"path":%d,"k":[0],"at":[%d],',
+                rows,
+                b',"cbytes":[%d],',
+                streams,
+                b',"nulls":[%d],"nans":[%d],"min":[%b],"max":[%b]}',
+            ]
+        )
+
+    def line(self, path: Path, at: int, cbytes: int, statistics: Statistics) -> bytes:
+        """Return the line of a column with these places, and the statistics of its one part."""
+        bounds = statistics.lowest[0], statistics.highest[0]
+        low, high = (b"null" if one is None else b'"%b"' % base64.b64encode(one) for one in bounds)
+        counts = statistics.nulls[0], statistics.nans[0]
+        return self._text % (*path, at, cbytes, *counts, low, high)

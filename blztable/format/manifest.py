@@ -15,10 +15,9 @@ from itertools import accumulate
 from operator import add
 
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format import jsontext, metalayers
+from blztable.format import deletions, jsontext, metalayers
 from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
-from blztable.format.head import deletions, tags
-from blztable.format.head.deletions import Deleted
+from blztable.format.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import CLAIMS, ColumnParts, path_to_json
@@ -26,6 +25,7 @@ from blztable.format.metalayers import Layers
 
 FORMAT = "blztable"
 FORMAT_VERSION = 1
+TAG_LENGTH = 255  # characters of the name of a tag
 SHA_BYTES = 65  # 64 hexadecimal digits and a line feed
 
 # Keys of the head that are stored unchanged, in the order of the file, with their types.
@@ -269,7 +269,7 @@ def decode_head(data: bytes) -> Head:
         raise CorruptError("the head of a manifest: 'changed' is not a version of each row group")
     values["bundles"] = bundles_of_groups(text["bundles"], len(groups))
     values["deleted"] = deletions.from_json(text["deleted"], groups)
-    tags.check(text["tags"], text["version"])  # type: ignore[arg-type]
+    check_tags(text["tags"], text["version"])  # type: ignore[arg-type]
     values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
@@ -388,3 +388,20 @@ def _base64(value: Json) -> bytes:
         return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
     except (binascii.Error, TypeError, ValueError):
         raise CorruptError("the head of a manifest: expected base64") from None
+
+
+def is_tag(name: object) -> bool:
+    """True if a tag may have this name: 1 to 255 printable characters, not all of them digits."""
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= TAG_LENGTH
+        and name.isprintable()
+        and not name.isdecimal()
+    )
+
+
+def check_tags(tags: Mapping[str, Json], version: int) -> None:
+    """CorruptError unless each tag in the head of a version names one before it."""
+    for name, number in tags.items():
+        if not is_tag(name) or not 0 < jsontext.number(number, "the version of a tag") < version:
+            raise CorruptError("the head of a manifest: a tag does not name an older version")

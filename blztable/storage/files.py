@@ -235,7 +235,9 @@ class LocalFile(File):
         with self._open_folder() as folder:
             # A forked child goes on reading, and never writes.
             self._lock = lock_at(
-                *(self._base, folder.fd, self.name),
+                self._base,
+                folder.fd,
+                self.name,
                 shared=shared,
                 timeout=timeout,
                 inherited=shared,

@@ -18,6 +18,7 @@ from blztable.arrow.types import no_rows
 from blztable.columns.types import one_array
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
+from blztable.engine.check.usage import streams_of
 from blztable.engine.check.verify import verify
 from blztable.engine.query import select
 from blztable.engine.query.explain import explain
@@ -28,7 +29,6 @@ from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.selection import RowSpan, spans
-from blztable.engine.read.storage import streams_of
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.projection import NestedField, Projection

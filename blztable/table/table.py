@@ -17,7 +17,7 @@ from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
 from blztable.engine.change import creation
 from blztable.engine.change.erase import rows_left
-from blztable.engine.change.keyed.differences import common_columns, differences
+from blztable.engine.change.keyed import common_columns, differences
 from blztable.engine.check import usage
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum

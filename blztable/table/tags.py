@@ -12,7 +12,7 @@ import pandas as pd
 
 from blztable.engine.version import history
 from blztable.errors import check_encodes
-from blztable.format.head.tags import LENGTH_MAX, is_tag
+from blztable.format.manifest import TAG_LENGTH, is_tag
 from blztable.storage.store import Store
 from blztable.table.names import checked_count, checked_integer
 
@@ -145,7 +145,7 @@ def _checked(tags: Mapping[Any, Any]) -> dict[str, int]:
         check_encodes(name, "the name")
         if not is_tag(name):
             raise ValueError(
-                f"{name!r:.100} cannot be the name of a tag: it needs 1 to {LENGTH_MAX} printable "
+                f"{name!r:.100} cannot be the name of a tag: it needs 1 to {TAG_LENGTH} printable "
                 "characters, not only digits, which are the number of a version"
             )
     return {name: checked_count(version, f"tag {name!r}", 1) for name, version in tags.items()}

@@ -204,7 +204,8 @@ class Transaction(Verbs):
         self._change_set.commit.emit_warnings()
         if GROWING.intersection(self._change_set.operations):
             merged = compact.merge_after(
-                *(published[0], self._change_set.storage_with_given),
+                published[0],
+                self._change_set.storage_with_given,
                 is_durable=self._change_set.commit.plan.is_durable,
             )
             if merged:

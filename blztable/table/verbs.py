@@ -542,7 +542,8 @@ class Verbs(TableReader):
         """
         return self._make(
             columns.add,
-            *(name, data),
+            name,
+            data,
             default=default,
             storage=storage,
         )

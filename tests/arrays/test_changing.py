@@ -119,8 +119,17 @@ def test_a_rewrite_keeps_few_bytes_among_many_empty_items():
 @pytest.mark.parametrize(
     "key",
     [
-        *(7, -1, slice(10, 200, 3), (slice(None), 2), (..., slice(1, 3)), [3, 100, 5], slice(0)),
-        *((slice(100, 30, -7), [0, 3]), np.arange(250) % 9 == 0, (249, 3), slice(None)),
+        7,
+        -1,
+        slice(10, 200, 3),
+        (slice(None), 2),
+        (..., slice(1, 3)),
+        [3, 100, 5],
+        slice(0),
+        (slice(100, 30, -7), [0, 3]),
+        np.arange(250) % 9 == 0,
+        (249, 3),
+        slice(None),
     ],
     ids=str,
 )

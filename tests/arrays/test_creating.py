@@ -48,7 +48,19 @@ def test_the_real_program_returns_the_array(tmp_path, checksum, compression):
 
 
 DTYPES = [
-    *("?", "i1", ">u2", "<i4", ">f8", "f2", "c16", "S5", "U7", "V3", "M8[ns]", "m8[25s]", "S255"),
+    "?",
+    "i1",
+    ">u2",
+    "<i4",
+    ">f8",
+    "f2",
+    "c16",
+    "S5",
+    "U7",
+    "V3",
+    "M8[ns]",
+    "m8[25s]",
+    "S255",
     [("a", "<i4"), ("b", ">f8", (2, 3))],
     [("point", [("x", "f4"), ("y", "f4")]), ("name's, [or so", "U3")],
 ]
@@ -84,7 +96,15 @@ def test_what_bloscpack_cannot_hold_is_version_4(dtype):
 @pytest.mark.parametrize(
     "dtype",
     [
-        *(object, "O", [("a", "O")], "S0", "U0", np.longdouble, "V0", [], ("f4", (2,))),
+        object,
+        "O",
+        [("a", "O")],
+        "S0",
+        "U0",
+        np.longdouble,
+        "V0",
+        [],
+        ("f4", (2,)),
         {"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]},
     ],
     ids=str,
@@ -350,9 +370,18 @@ def test_an_option_of_another_type_is_named(tmp_path, options, message):
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [
-        *(("i1", [128]), ("i4", [1.5]), ("f4", [0.1]), ("U2", ["abc"]), ("S2", [b"abc"])),
-        *(("i4", ["a"]), ("u1", [-1]), ("i8", [None]), ("f8", ["x"]), ("M8[s]", [1.5])),
-        *(("U2", np.array(["abc"], object)), ([("a", "i1")], [(300,)])),
+        ("i1", [128]),
+        ("i4", [1.5]),
+        ("f4", [0.1]),
+        ("U2", ["abc"]),
+        ("S2", [b"abc"]),
+        ("i4", ["a"]),
+        ("u1", [-1]),
+        ("i8", [None]),
+        ("f8", ["x"]),
+        ("M8[s]", [1.5]),
+        ("U2", np.array(["abc"], object)),
+        ([("a", "i1")], [(300,)]),
     ],
     ids=str,
 )

@@ -41,11 +41,22 @@ def indices(shape):
         elements=st.integers(0, 2),
     )
     entries = st.one_of(
-        *(st.integers(-3, 2), st.slices(4), st.builds(slice, length, length), st.none()),
-        *(st.just(...), masks, st.one_of(whole), places, places.map(np.ndarray.tolist)),
-        *(st.booleans(), st.booleans().map(np.bool_), st.booleans().map(np.asarray)),
-        *(st.lists(st.integers(-3, 2), max_size=3), st.lists(st.booleans(), max_size=3)),
-        *(st.integers(0, 2).map(np.uint64), st.lists(st.integers(0, 2), max_size=2).map(tuple)),
+        st.integers(-3, 2),
+        st.slices(4),
+        st.builds(slice, length, length),
+        st.none(),
+        st.just(...),
+        masks,
+        st.one_of(whole),
+        places,
+        places.map(np.ndarray.tolist),
+        st.booleans(),
+        st.booleans().map(np.bool_),
+        st.booleans().map(np.asarray),
+        st.lists(st.integers(-3, 2), max_size=3),
+        st.lists(st.booleans(), max_size=3),
+        st.integers(0, 2).map(np.uint64),
+        st.lists(st.integers(0, 2), max_size=2).map(tuple),
     )
     return entries | st.lists(entries, max_size=len(shape) + 1).map(tuple)
 

@@ -62,8 +62,13 @@ def test_each_benchmark_of_bundles_runs(monkeypatch):
     monkeypatch.setattr(bundles.Bundles, "params", list(bundles.TABLES))
     results = runs(bundles.Bundles)
     assert {name for name, _ in results} == {
-        *("time_write", "time_append", "time_read", "time_read_frame", "time_read_one_column"),
-        *("time_take", "track_bytes"),
+        "time_write",
+        "time_append",
+        "time_read",
+        "time_read_frame",
+        "time_read_one_column",
+        "time_take",
+        "track_bytes",
     }
     assert all(results["track_bytes", name] > 0 for name in bundles.TABLES)
 

@@ -43,8 +43,14 @@ DATA = pa.table(
 )
 # What errors about arguments say: these have the exit code 2.
 USAGE = (
-    *("expected", "required", "invalid", "unrecognized", "the path is empty", "not allowed"),
-    *("can be read once", "no type is named"),
+    "expected",
+    "required",
+    "invalid",
+    "unrecognized",
+    "the path is empty",
+    "not allowed",
+    "can be read once",
+    "no type is named",
 )
 EVIL = "red\x1b[31m\nblz: all is well\r\u202e\x7f"
 

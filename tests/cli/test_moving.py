@@ -291,7 +291,10 @@ def test_appended_rows_have_the_types_of_the_table(run):
 
 def test_an_option_gives_types_to_columns_of_any_format(run):
     types = [
-        *("--dtype", "id=int8", "--dtype", "at=timestamp[us,Europe/Oslo]"),
+        "--dtype",
+        "id=int8",
+        "--dtype",
+        "at=timestamp[us,Europe/Oslo]",
         "--dtype",
         "p=decimal(9,2)",
     ]
@@ -521,7 +524,7 @@ def test_any_rows_go_out_and_come_in_again(run, format, columns):
     blz.to_blz(table, "t.blz")
     run("export", "t.blz", "-o", "rows", "--format", format)
     types = [("--dtype", f"{field.name}={field.type}") for field in SCHEMA if field.name != "d"]
-    given = [*("--dtype", "d=date32"), *(word for pair in types for word in pair)]
+    given = ["--dtype", "d=date32", *(word for pair in types for word in pair)]
     run("import", "rows", "again.blz", "--replace", *given, "--format", format)
     assert blz.read_table("again.blz") == table
 

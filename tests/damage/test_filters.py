@@ -222,7 +222,12 @@ def test_statistics_of_pages_that_cannot_be_are_damage(store, read, stored):
 
 
 TYPES = [
-    *(pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES, *own.TEXTS),
+    pa.bool_(),
+    *own.INTEGERS,
+    *own.FLOATS,
+    *own.DECIMALS,
+    *own.TIMES,
+    *own.TEXTS,
     *samples.DICTIONARIES,
 ]
 

@@ -20,7 +20,7 @@ from blztable.engine.check import examine
 from blztable.engine.check import verify as verifying
 from blztable.engine.read import parts
 from blztable.format.chunk import Compression
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own

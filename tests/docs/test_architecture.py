@@ -21,7 +21,13 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # The rooms that each room may use, beside itself and the rooms in its folder. A room is a folder of
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
-    *("arrow", "block_terms", "caller", "closing", "errors", "interrupts", "strict_json"),
+    "arrow",
+    "block_terms",
+    "caller",
+    "closing",
+    "errors",
+    "interrupts",
+    "strict_json",
     "version",
 }
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
@@ -40,8 +46,15 @@ MAY_IMPORT = {
     "format": {"block_terms", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts", "ownership", "strict_json"},
     "arrays": {
-        *("block_terms", "closing", "errors", "interrupts", "metalayers"),
-        *("format", "report", "storage", "engine/run"),
+        "block_terms",
+        "closing",
+        "errors",
+        "interrupts",
+        "metalayers",
+        "format",
+        "report",
+        "storage",
+        "engine/run",
     },
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
@@ -57,14 +70,27 @@ MAY_IMPORT = {
     "engine/query": {*ENGINE, "engine/run", "engine/version", "engine/read"},
     "engine/change": {
         *ENGINE,
-        *("engine/run", "engine/version", "engine/read", "engine/write", "engine/check"),
+        "engine/run",
+        "engine/version",
+        "engine/read",
+        "engine/write",
+        "engine/check",
         "engine/query",
     },
     "table": {*ENGINE, "convert", "engine", "metalayers"},
     # Nothing below the face imports it.
     "compat": {
-        *("arrays", "arrow", "errors", "report", "format", "storage", "convert", "engine"),
-        *("closing", "columns", "table"),
+        "arrays",
+        "arrow",
+        "errors",
+        "report",
+        "format",
+        "storage",
+        "convert",
+        "engine",
+        "closing",
+        "columns",
+        "table",
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
@@ -72,8 +98,18 @@ MAY_IMPORT = {
     "packing": {"errors", "engine", "storage", "table"},
     "accessor": {"writing", "storage"},
     "face": {
-        *("accessor", "api", "arrays", "engine", "errors", "importing", "packing", "report"),
-        *("storage", "table", "version", "writing"),
+        "accessor",
+        "api",
+        "arrays",
+        "engine",
+        "errors",
+        "importing",
+        "packing",
+        "report",
+        "storage",
+        "table",
+        "version",
+        "writing",
     },
     "cli": {"arrow", "errors", "face", "api", "ownership", "version"},
     "__main__": {"cli"},
@@ -142,6 +178,18 @@ def test_imports_stand_at_the_top():
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_call_stars_a_literal():
+    """`f(*(a, b), c)` is `f(a, b, c)`; so are the lists, tuples and sets."""
+    wrong = [
+        f"{name}:{starred.lineno}"
+        for name, tree in TREES.items()
+        for starred in ast.walk(tree)
+        if isinstance(starred, ast.Starred)
+        and isinstance(starred.value, ast.Tuple | ast.List | ast.Set)
     ]
     assert not wrong, "\n" + "\n".join(wrong)
 

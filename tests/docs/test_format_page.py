@@ -27,7 +27,7 @@ from blztable.engine.write import parts
 from blztable.format import chunk, header, layout, manifest, metadata, trailer
 from blztable.format.bundle import ENTRY
 from blztable.format.checksum import CHECKSUMS
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from blztable.format.superchunk import PartFacts, unpack
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file import records

@@ -13,16 +13,23 @@ import blztable as blz
 
 # Modules that take long to import: our rooms, and the libraries that only they need.
 LATE = (
-    *("blztable.api", "blztable.columns", "blztable.convert", "blztable.engine", "blztable.format"),
-    *(
-        "blztable.compat",
-        "blztable.importing",
-        "blztable.report",
-        "blztable.storage",
-        "blztable.table",
-        "blztable.writing",
-    ),
-    *("blosc", "isal", "pyarrow.acero", "pyarrow.dataset", "pyarrow.parquet", "unittest"),
+    "blztable.api",
+    "blztable.columns",
+    "blztable.convert",
+    "blztable.engine",
+    "blztable.format",
+    "blztable.compat",
+    "blztable.importing",
+    "blztable.report",
+    "blztable.storage",
+    "blztable.table",
+    "blztable.writing",
+    "blosc",
+    "isal",
+    "pyarrow.acero",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "unittest",
 )
 
 

@@ -78,8 +78,14 @@ def test_properties_that_make_no_sense_are_damage(properties):
 @pytest.mark.parametrize(
     "option",
     [
-        *({"checksum": "md5"}, {"row_group_rows": 9}, {"expectedlen": 9}, {"nan_as_null": True}),
-        *({"objects": "json"}, {"layout": "file"}, {"attrs": {"x": 1}}, {"columns": {}}),
+        {"checksum": "md5"},
+        {"row_group_rows": 9},
+        {"expectedlen": 9},
+        {"nan_as_null": True},
+        {"objects": "json"},
+        {"layout": "file"},
+        {"attrs": {"x": 1}},
+        {"columns": {}},
     ],
     ids=str,
 )

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.format.alike import LinesAlike, LineTemplate
-from blztable.format.line import ColumnParts, FactArrays
-from blztable.format.statistics import Statistics
+from blztable.format.line import ColumnParts, FactArrays, LinesAlike, LineTemplate, Statistics
 from blztable.format.superchunk import PartFacts
 
 GROUPS = 2

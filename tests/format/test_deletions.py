@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, LimitError
-from blztable.format import jsontext
-from blztable.format.head import deletions
+from blztable.format import deletions, jsontext
 
 # For each row group, its live rows and its deleted ones.
 GROUPS = st.lists(st.tuples(st.integers(1, 20), st.sets(st.integers(0, 30))), max_size=6)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from blztable.errors import CorruptError, FormatError
 from blztable.format import manifest
 from blztable.format.jsontext import MAX_NUMBER
-from blztable.format.line import NO_FILE, ColumnParts, FactArrays, file_numbers
+from blztable.format.line import NO_FILE, ColumnParts, FactArrays, Statistics, file_numbers
 from blztable.format.manifest import HEAD_FIELDS, ColumnIndex, Head
-from blztable.format.statistics import Statistics
 from blztable.format.superchunk import PartFacts
 
 SIZES = st.integers(0, MAX_NUMBER)
@@ -240,7 +239,12 @@ def test_a_table_that_needs_what_is_not_known_is_a_format_error(needed):
 @pytest.mark.parametrize(
     "time",
     [
-        *("", "then", "2026-11-21", "2026-11-21T08:41:00+00:00", TIME + "\n", TIME[:-6] + "+01:00"),
+        "",
+        "then",
+        "2026-11-21",
+        "2026-11-21T08:41:00+00:00",
+        TIME + "\n",
+        TIME[:-6] + "+01:00",
         "\u0662" + TIME[1:],
     ],
 )

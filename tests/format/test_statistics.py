@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from blztable.errors import CorruptError
 from blztable.format import jsontext
-from blztable.format.statistics import MAX_BOUND_BYTES, Statistics
+from blztable.format.line import MAX_BOUND_BYTES, Statistics
 
 BOUNDS = st.none() | st.binary(max_size=MAX_BOUND_BYTES)
 RUNS = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62), BOUNDS, BOUNDS))

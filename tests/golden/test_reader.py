@@ -456,8 +456,14 @@ def test_what_a_reader_need_not_check_changes_no_value(tmp_path, change):
 
 
 VERIFIED = {
-    *("nbytes", "cbytes", "a later k", "a later id", "statistics", "no statistics"),
-    *("a layer that is cut", "a layer with more"),
+    "nbytes",
+    "cbytes",
+    "a later k",
+    "a later id",
+    "statistics",
+    "no statistics",
+    "a layer that is cut",
+    "a layer with more",
 }
 
 

@@ -276,8 +276,13 @@ def test_a_metalayer_that_inflates_to_more_than_it_says_is_never_inflated(path):
 
 
 DESCRIPTORS = (
-    *({}, {"version": 1}, {"version": 1, "index": "x"}, {"index": [{"kind": "range"}]}),
-    *({"version": 2, "index": []}, {"version": True, "index": []}, {"x": 1}),
+    {},
+    {"version": 1},
+    {"version": 1, "index": "x"},
+    {"index": [{"kind": "range"}]},
+    {"version": 2, "index": []},
+    {"version": True, "index": []},
+    {"x": 1},
 )
 
 

@@ -388,8 +388,19 @@ def test_a_node_too_many_is_refused(tmp_path, kind):
 @pytest.mark.parametrize(
     "path_of_child",
     [
-        *([1, 1], [0], [0, 0, 1], [0, 1, 2], [0, -1], [0, "1"], [0, 1 << 70], [0, True], [0, 1.0]),
-        *(1, [], None, [0, *range(1, 10_000)]),
+        [1, 1],
+        [0],
+        [0, 0, 1],
+        [0, 1, 2],
+        [0, -1],
+        [0, "1"],
+        [0, 1 << 70],
+        [0, True],
+        [0, 1.0],
+        1,
+        [],
+        None,
+        [0, *range(1, 10_000)],
     ],
     ids=lambda value: str(value)[:20],
 )

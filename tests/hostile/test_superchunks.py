@@ -208,8 +208,18 @@ def chunked(path):
         lambda at: [*at[:3], 1 << 40],
     ],
     ids=[
-        *("all-one", "aliased", "descending", "overlapping", "late", "early"),
-        *("zero", "negative", "least", "greatest", "wrapping", "outside"),
+        "all-one",
+        "aliased",
+        "descending",
+        "overlapping",
+        "late",
+        "early",
+        "zero",
+        "negative",
+        "least",
+        "greatest",
+        "wrapping",
+        "outside",
     ],
 )
 def test_chunks_that_do_not_follow_each_other_are_refused(chunked, places):

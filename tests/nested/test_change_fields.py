@@ -306,11 +306,14 @@ DRIFT = {
     "empty lists": ([[], []], [[1]], pa.list_(pa.int64())),
     "wider items": (pa.array([[1]], pa.list_(pa.int8())), [[300]], pa.list_(pa.int64())),
     "wider items of one size": (
-        *(pa.array([[1, 2]], pa.list_(pa.int8(), 2)), [[300, None], None]),
+        pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
+        [[300, None], None],
         pa.list_(pa.int64(), 2),
     ),
     "wider items of views": (
-        *(pa.array([[1], None], pa.list_view(pa.int8())), [[300]], pa.list_view(pa.int64())),
+        pa.array([[1], None], pa.list_view(pa.int8())),
+        [[300]],
+        pa.list_view(pa.int64()),
     ),
     "a new field": ([{"a": 1}, None], [{"a": 2, "b": "x"}], None),
     "a field that lacks": ([{"a": 1, "b": "x"}], [{"b": "y"}], None),

@@ -62,8 +62,13 @@ def test_any_of_many_frames_comes_back_exactly(frame, options):
 
 # Kinds of objects of which DuckDB makes the type that Arrow infers; of others it makes text.
 OBJECTS = [
-    *(TEXT, INT64.filter(lambda value: abs(value) < 1 << 31), st.booleans(), st.dates()),
-    *(st.binary(max_size=3), st.floats(-9, 9), st.lists(st.integers(0, 9), max_size=2)),
+    TEXT,
+    INT64.filter(lambda value: abs(value) < 1 << 31),
+    st.booleans(),
+    st.dates(),
+    st.binary(max_size=3),
+    st.floats(-9, 9),
+    st.lists(st.integers(0, 9), max_size=2),
 ]
 
 

@@ -78,8 +78,13 @@ NUMBERS = [
     *map(number, (np.int8(1), np.uint64(2**63), np.float32(0.1), np.float64(0.1), np.float16(0.5))),
 ]
 TEXTS_OF_TIMES = [
-    *("2026-01-02", "2026-01-02T12:00", "2026-01-02T00:00:00.5", "1969-12-31T23:59:59.999999999"),
-    *("1970-01-01T00:00", "2026-01-02T00:00:00.000000005", "2026-01-01T23:59:59.999"),
+    "2026-01-02",
+    "2026-01-02T12:00",
+    "2026-01-02T00:00:00.5",
+    "1969-12-31T23:59:59.999999999",
+    "1970-01-01T00:00",
+    "2026-01-02T00:00:00.000000005",
+    "2026-01-01T23:59:59.999",
 ]
 DATES = [dt.date(2026, 1, 2), dt.date(1969, 12, 31), dt.date(1, 1, 1), dt.date(9999, 12, 31)]
 TIMES = [
@@ -109,8 +114,12 @@ FLAGS = [Literal(True, "true", True), Literal(np.False_, None, False)]
 UNSIGNED = [pa.uint8(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 DECIMALS = [
-    *(pa.decimal32(5, 2), pa.decimal128(3, 2), pa.decimal128(38, 0), pa.decimal128(38, 10)),
-    *(pa.decimal128(5, -2), pa.decimal256(60, 5)),
+    pa.decimal32(5, 2),
+    pa.decimal128(3, 2),
+    pa.decimal128(38, 0),
+    pa.decimal128(38, 10),
+    pa.decimal128(5, -2),
+    pa.decimal256(60, 5),
 ]
 LITERALS = {
     **dict.fromkeys([pa.int8(), pa.int32(), pa.int64(), *UNSIGNED, *FLOATS, *DECIMALS], NUMBERS),

@@ -67,8 +67,15 @@ TEXTS = [pa.string(), pa.string_view(), pa.large_string()]
 BINARY = [pa.large_binary()]
 ITEMS = [pa.string(), pa.large_string(), pa.string_view(), *BINARY]
 MUTATING = {
-    *("put", "put_new", "publish", "flush", "flush_names"),
-    *("reserve", "delete", "sweep", "prepare"),
+    "put",
+    "put_new",
+    "publish",
+    "flush",
+    "flush_names",
+    "reserve",
+    "delete",
+    "sweep",
+    "prepare",
 }
 # Of nested types, lists and tuples of bytes.
 Bits = Any

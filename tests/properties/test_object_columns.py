@@ -100,8 +100,13 @@ def test_json_takes_what_any_source_brings():
         table.append({"key": [6], "x": [{"deep": [None]}]})
         table.update({"x": 7.5}, where=[("key", "==", 0)])
         assert table.to_pandas()["x"].tolist() == [
-            *(7.5, 1, "text", None, pd.Timestamp("2020-01-02").as_unit("ns")),
-            *([1, 2], {"deep": [None]}),
+            7.5,
+            1,
+            "text",
+            None,
+            pd.Timestamp("2020-01-02").as_unit("ns"),
+            [1, 2],
+            {"deep": [None]},
         ]
         assert table["x"][:3].to_pylist() == ["7.5", "1", '"text"']
 

@@ -58,8 +58,12 @@ PAIRS = [
 TRIPLES = 50
 # Other commits that add rows.
 GROWING = (
-    *("append", "append some columns", "append counting on", "resize"),
-    *("upsert", "replace_where"),
+    "append",
+    "append some columns",
+    "append counting on",
+    "resize",
+    "upsert",
+    "replace_where",
 )
 
 

@@ -45,7 +45,7 @@ class Table:
 
     def append(self, data, **options) -> "Table":
         target = TableSpec(
-            *(self.schema, self.frame, self.rows, self.defaults.get, self.order, self.is_empty)
+            self.schema, self.frame, self.rows, self.defaults.get, self.order, self.is_empty
         )
         self.appended = source_of(data, target, **options)
         for segment in self.appended.runs:

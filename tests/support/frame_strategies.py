@@ -265,8 +265,20 @@ def categoricals(draw: st.DrawFn, rows: int) -> Any:
 KINDS = {
     made.__name__: made
     for made in (
-        *(plain, masked, datetimes, zoned, timedeltas, periods, strings, objects, arrow),
-        *(kinds_of_objects, intervals, sparse, complexes, categoricals),
+        plain,
+        masked,
+        datetimes,
+        zoned,
+        timedeltas,
+        periods,
+        strings,
+        objects,
+        arrow,
+        kinds_of_objects,
+        intervals,
+        sparse,
+        complexes,
+        categoricals,
     )
 }
 

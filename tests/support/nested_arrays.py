@@ -11,8 +11,16 @@ from blztable.columns.stored import as_stored
 from support import samples
 
 LEAVES = [
-    *(pa.int8(), pa.int64(), pa.float64(), pa.bool_(), pa.null(), pa.string(), pa.string_view()),
-    *(pa.large_binary(), pa.decimal128(5, 2), pa.dictionary(pa.int8(), pa.string())),
+    pa.int8(),
+    pa.int64(),
+    pa.float64(),
+    pa.bool_(),
+    pa.null(),
+    pa.string(),
+    pa.string_view(),
+    pa.large_binary(),
+    pa.decimal128(5, 2),
+    pa.dictionary(pa.int8(), pa.string()),
 ]
 # Types of more levels than are stored.
 TOO_DEEP = [

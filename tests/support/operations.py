@@ -420,19 +420,44 @@ def meanwhile(store, act, **options):
 
 # The facts each operation relies on, by the operations that change them (DESIGN 3.3).
 COLUMNS = {
-    *("append evolving", "add_column", "drop", "rename", "reorder", "replace"),
-    *("alter", "alter nulls", "add field", "drop field", "rename field"),
+    "append evolving",
+    "add_column",
+    "drop",
+    "rename",
+    "reorder",
+    "replace",
+    "alter",
+    "alter nulls",
+    "add field",
+    "drop field",
+    "rename field",
 }
 COUNT = {
-    *("append", "append some columns", "append counting on"),
-    *("delete", "truncate", "resize", "restore", "upsert", "replace_where", "deduplicate"),
+    "append",
+    "append some columns",
+    "append counting on",
+    "delete",
+    "truncate",
+    "resize",
+    "restore",
+    "upsert",
+    "replace_where",
+    "deduplicate",
 }
 ROW_GROUPS = COUNT | {"merge", "compact", "sort", "update"}
 DEFAULTS = {"alter default"}
 # The row groups that are joined are all of the base; later ones behind them do no harm.
 JOINED = {
-    *("merge", "compact", "sort", "truncate", "restore"),
-    *("update", "delete", "upsert", "replace_where", "deduplicate"),
+    "merge",
+    "compact",
+    "sort",
+    "truncate",
+    "restore",
+    "update",
+    "delete",
+    "upsert",
+    "replace_where",
+    "deduplicate",
 }
 # The row groups that a delete or an update rewrites are gone, and not only others.
 REWRITTEN = {"merge", "compact", "sort", "truncate", "restore"}

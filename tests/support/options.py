@@ -9,7 +9,14 @@ from blztable.columns.paging import CHUNK_BYTES
 
 NAMES = {"truncate": "digits", "column_meta": "meta", "object": "objects"}
 PLAIN = {
-    *("mode", "index", "sort_by", "evolve", "commit_id", "durability", "retries", "progress"),
+    "mode",
+    "index",
+    "sort_by",
+    "evolve",
+    "commit_id",
+    "durability",
+    "retries",
+    "progress",
     "storage",
 }
 # Options whose values are mappings, by whatever name they have.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
 from blztable.engine.query import expressions
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from support import arrow_strategies as own
 
 OPERATORS = [getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")]
@@ -18,13 +18,26 @@ PRUNED = [pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES, *ow
 NAN = pa.scalar(float("nan"))
 LITERALS = [
     *(pa.scalar(value) for value in (True, False, None, 0, 1, -3, 200, 0.0, -0.0, 0.5, b"a", "b")),
-    *(NAN, pa.scalar(float("inf")), pa.scalar("", pa.large_string())),
+    NAN,
+    pa.scalar(float("inf")),
+    pa.scalar("", pa.large_string()),
 ]
 # Most of these types can be cast or compared; the others are refused.
 TARGETS = [
-    *(pa.int16(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.decimal128(38, 2)),
-    *(pa.date32(), pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns", "UTC")),
-    *(pa.time64("ns"), pa.duration("ns"), pa.large_string(), pa.binary()),
+    pa.int16(),
+    pa.int64(),
+    pa.uint64(),
+    pa.float32(),
+    pa.float64(),
+    pa.decimal128(38, 2),
+    pa.date32(),
+    pa.timestamp("s"),
+    pa.timestamp("us"),
+    pa.timestamp("ns", "UTC"),
+    pa.time64("ns"),
+    pa.duration("ns"),
+    pa.large_string(),
+    pa.binary(),
 ]
 # Texts that differ behind the length of a bound, and beside the last characters.
 STEMS = ["", "", "a" * 32, "ä" * 16, "a" * 29 + "\U0010ffff", "\U0010ffff" * 8]

@@ -193,7 +193,9 @@ def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> 
     contents = Contents(table.schema, [(table, table.num_rows)], attributes=attrs)
     is_durable = options.pop("durability", "full") == "full"
     version, pinned = create(
-        *(store, contents, tiny(**options)),
+        store,
+        contents,
+        tiny(**options),
         replace_existing=mode == "w",
         is_durable=is_durable,
     )

@@ -79,8 +79,10 @@ def promising(type_: pa.DataType, chance: random.Random) -> pa.DataType:
     if kinds.is_fixed_size_list(type_):
         return pa.list_(field(type_.value_field), type_.list_size)
     for is_kind, make in (
-        *((kinds.is_list, pa.list_), (kinds.is_large_list, pa.large_list)),
-        *((kinds.is_list_view, pa.list_view), (kinds.is_large_list_view, pa.large_list_view)),
+        (kinds.is_list, pa.list_),
+        (kinds.is_large_list, pa.large_list),
+        (kinds.is_list_view, pa.list_view),
+        (kinds.is_large_list_view, pa.large_list_view),
     ):
         if is_kind(type_):
             return make(field(type_.value_field))

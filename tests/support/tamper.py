@@ -47,8 +47,16 @@ from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.local import LocalStore
 
 HEADER_FIELDS = (
-    *("magic", "version", "options", "checksum", "typesize"),
-    *("chunk_size", "last_chunk", "nchunks", "meta_size", "reserved"),
+    "magic",
+    "version",
+    "options",
+    "checksum",
+    "typesize",
+    "chunk_size",
+    "last_chunk",
+    "nchunks",
+    "meta_size",
+    "reserved",
 )
 TRAILER_FIELDS = ("magic", "version", "nlayers", "reserved", "nchunks")
 FOOT_FIELDS = ("crc", "length", "magic")

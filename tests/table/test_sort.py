@@ -11,7 +11,7 @@ from blztable.engine.change import sorting
 from blztable.engine.read.parts import OpenParts
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies as own
 from support import samples
@@ -451,13 +451,21 @@ def test_an_order_that_others_gave_meanwhile_is_a_conflict():
 @pytest.mark.parametrize(
     "damage",
     [
-        *("n", 1, None, True, {"0": "ascending"}, [["n", "ascending"]], [0, "ascending"]),
-        *([[0]], [[0, "up"]], [[True, "ascending"]], [[[0], "ascending"]], [[0, ["ascending"]]]),
-        *(
-            [[0, "ascending"], [0, "descending"]],
-            [[0, "ascending"], [9, "ascending"]],
-            [[-1, "up"]],
-        ),
+        "n",
+        1,
+        None,
+        True,
+        {"0": "ascending"},
+        [["n", "ascending"]],
+        [0, "ascending"],
+        [[0]],
+        [[0, "up"]],
+        [[True, "ascending"]],
+        [[[0], "ascending"]],
+        [[0, ["ascending"]]],
+        [[0, "ascending"], [0, "descending"]],
+        [[0, "ascending"], [9, "ascending"]],
+        [[-1, "up"]],
     ],
     ids=repr,
 )

@@ -21,8 +21,20 @@ _PLAIN = re.compile(
 )
 # The names that the proposals and old versions of Bloscpack wrote.
 _NAMES = {
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
 }
 _TOKEN = r"""\s*(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|\d{1,9}|[\[\](),])"""
 _LITERAL = re.compile(f"(?:{_TOKEN})++\\s*")

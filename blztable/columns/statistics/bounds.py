@@ -17,7 +17,7 @@ from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
 from blztable.columns.stored import as_compared, stored_type
 from blztable.errors import CorruptError
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 
 Bounds = Sequence[bytes | None]
 

@@ -23,7 +23,7 @@ from blztable.arrow.types import is_binary, is_text
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.statistics.prefixes import PREFIX_BYTES, round_down_prefix, round_up_prefix
 from blztable.columns.stored import as_stored
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 
 Key = int | float | bytes
 # The bounds of a page; None if the page has no value. Text may have no upper bound.

@@ -13,7 +13,7 @@ from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import Key
 from blztable.columns.stored import as_stored
 from blztable.errors import CorruptError
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 
 # Number of items that are converted to Python objects at the same time.
 ITEMS_AT_ONCE = 1 << 10

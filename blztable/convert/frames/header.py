@@ -37,16 +37,36 @@ from blztable.convert.objects.tagged import decode_value, encode_value
 from blztable.errors import FormatError, SchemaError
 
 NUMPY = (
-    *("object", "bool", "float32", "float64", "complex64", "complex128"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    "object",
+    "bool",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     *(f"{kind}8[{unit}]" for kind in "Mm" for unit in UNITS),
 )
 MASKED: dict[str, Any] = {
     dtype.name: dtype
     for dtype in (
-        *(pd.Int8Dtype(), pd.Int16Dtype(), pd.Int32Dtype(), pd.Int64Dtype()),
-        *(pd.UInt8Dtype(), pd.UInt16Dtype(), pd.UInt32Dtype(), pd.UInt64Dtype()),
-        *(pd.Float32Dtype(), pd.Float64Dtype(), pd.BooleanDtype()),
+        pd.Int8Dtype(),
+        pd.Int16Dtype(),
+        pd.Int32Dtype(),
+        pd.Int64Dtype(),
+        pd.UInt8Dtype(),
+        pd.UInt16Dtype(),
+        pd.UInt32Dtype(),
+        pd.UInt64Dtype(),
+        pd.Float32Dtype(),
+        pd.Float64Dtype(),
+        pd.BooleanDtype(),
     )
 }
 

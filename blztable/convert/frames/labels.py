@@ -297,9 +297,14 @@ SCALARS: dict[str, Callable[[Json], np.generic]] = {
 TEXTS: dict[str, Any] = {
     type_.__name__: type_
     for type_ in (
-        *(decimal.Decimal, uuid.UUID),
-        *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),
-        *(ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface),
+        decimal.Decimal,
+        uuid.UUID,
+        ipaddress.IPv4Address,
+        ipaddress.IPv4Network,
+        ipaddress.IPv4Interface,
+        ipaddress.IPv6Address,
+        ipaddress.IPv6Network,
+        ipaddress.IPv6Interface,
     )
 }
 KINDS: dict[str, tuple[Callable[..., Any], int]] = {

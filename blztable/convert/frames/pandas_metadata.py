@@ -33,8 +33,15 @@ TUPLE_TEXT_MAX = 1000
 OWN = "blz:pandas"
 # Errors of untrusted JSON: not a number, a number too large for its dtype, not a Python literal.
 NOT_UNDERSTOOD = (
-    *(BlzError, ValueError, TypeError, AttributeError, LookupError),
-    *(ArithmeticError, SyntaxError, RecursionError, MemoryError),
+    BlzError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
 )
 GENERATED = re.compile(r"__index_level_\d+__")
 

@@ -311,7 +311,8 @@ class Maps:
         keys = self.of_keys.decode(array.keys.slice(first, count))
         items = self.of_values.decode(array.items.slice(first, count))
         return _cut(
-            *(array, ends - first),
+            array,
+            ends - first,
             lambda start, end: dict(zip(keys[start:end], items[start:end], strict=True)),
         )
 

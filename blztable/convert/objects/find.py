@@ -210,7 +210,8 @@ def _refuse_none(values: Values) -> None:
         for key, item in (value or {}).items():
             if item is None and key in lacked:
                 raise UnsuitableError(
-                    *(row, value),
+                    row,
+                    value,
                     f"its key {key!r:.60} is None, and other dicts lack the key, which is null in "
                     "Arrow as well; leave the key out, or give it to all of them",
                 )

@@ -216,8 +216,12 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 _INTEGERS = [dtype.type for dtype in numbers.PLAIN if dtype.kind in "iu"]
 _IP = (
-    *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),
-    *(ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface),
+    ipaddress.IPv4Address,
+    ipaddress.IPv4Network,
+    ipaddress.IPv4Interface,
+    ipaddress.IPv6Address,
+    ipaddress.IPv6Network,
+    ipaddress.IPv6Interface,
 )
 # Engines know the extension type. It may be shown as its storage.
 _UUIDS = (pa.uuid(), pa.binary(16))
@@ -239,18 +243,26 @@ _KINDS = (
     Simple("bool", frozenset({bool, np.bool_}), pa.types.is_boolean, _typed(pa.bool_())),
     Simple("date", frozenset({datetime.date}), pa.types.is_date, _typed(pa.date32())),
     Simple(
-        *("time", frozenset({datetime.time}), pa.types.is_time, _typed(pa.time64("us"))),
+        "time",
+        frozenset({datetime.time}),
+        pa.types.is_time,
+        _typed(pa.time64("us")),
         is_compared=True,
     ),
     Simple(
-        *("decimal", frozenset({decimal.Decimal}), pa.types.is_decimal, _decimals),
+        "decimal",
+        frozenset({decimal.Decimal}),
+        pa.types.is_decimal,
+        _decimals,
         is_compared=True,
     ),
     Simple("int", frozenset({int, *_INTEGERS}), pa.types.is_integer, _integers),
     Simple("float", frozenset({float, np.float64}), pa.types.is_floating, _typed(pa.float64())),
     Simple(
-        *("timedelta", frozenset({datetime.timedelta})),
-        *(pa.duration("us").equals, _typed(pa.duration("us"))),
+        "timedelta",
+        frozenset({datetime.timedelta}),
+        pa.duration("us").equals,
+        _typed(pa.duration("us")),
     ),
     Simple("uuid", frozenset({uuid.UUID}), _UUIDS.__contains__, _uuids, _uuids_back),
     Simple(

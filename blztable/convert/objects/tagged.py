@@ -52,8 +52,17 @@ SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _DECODER = strict_decoder()
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _LABELLED = (
-    *(np.generic, pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, bytes, complex),
-    *(datetime.date, datetime.time, datetime.timedelta, *TEXTS.values()),
+    np.generic,
+    pd.Timestamp,
+    pd.Timedelta,
+    pd.Period,
+    pd.Interval,
+    bytes,
+    complex,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    *TEXTS.values(),
 )
 # Each item of a text array takes the width of the longest. These limits, in characters and as a
 # multiple of the actual characters, keep a small document from taking all memory.
@@ -62,7 +71,9 @@ TEXTS_RATIO = 16
 ARRAYS = {
     name: np.dtype(name).newbyteorder("<")
     for name in (
-        *("bool", *INTEGERS, *FLOATS),
+        "bool",
+        *INTEGERS,
+        *FLOATS,
         *(f"{kind}8[{unit}]" for kind in "Mm" for unit in NUMPY_UNITS),
     )
 }

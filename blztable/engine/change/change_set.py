@@ -10,8 +10,8 @@ A verb that fails takes back its changes and its files (`attempt`); earlier verb
 `publish` hands the staged version to one commit. If another writer committed meanwhile, the commit
 calls `_rebased` under the writers' lock: every change is made again, in order, on the newest
 version. No file is written for this, and row groups are read only to look for rows that a change
-with a predicate means (`facts/touched`). A change that relies on something that has changed raises
-ConflictError, and nothing is committed. A droppable change (one join of a compaction) is
+with a predicate means (`reliance.Touched`). A change that relies on something that has changed
+raises ConflictError, and nothing is committed. A droppable change (one join of a compaction) is
 left out instead, if any other change lands. New files that the published version does not name are
 removed by the commit, after the publication.
 """

@@ -4,7 +4,7 @@ A transaction makes its changes on its base version. If another writer has commi
 changes are made again on the newest version. A change whose reliance does not hold there raises
 ConflictError, and nothing is committed. A change only names files; they are written before.
 
-A change keeps the facts it relies on (`facts`), not the version itself.
+A change keeps the facts it relies on (`reliance.py`), not the version itself.
 
 | change | relies on |
 | --- | --- |
@@ -29,8 +29,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.change.facts.seen import AGAIN, Seen
-from blztable.engine.change.facts.touched import Touched
+from blztable.engine.change.reliance import AGAIN, Seen, Touched
 from blztable.engine.version.staged import (
     APPENDED,
     CHANGED,

@@ -20,7 +20,7 @@ from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Select
 from blztable.engine.change.columns import widen
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection

@@ -17,8 +17,8 @@ from blztable.columns.default import zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Select
 from blztable.engine.change.defaults import to_json
-from blztable.engine.change.facts.seen import Seen
 from blztable.engine.change.fields import Path, find
+from blztable.engine.change.reliance import Seen
 from blztable.engine.change.retype import retype
 from blztable.engine.read.selection import stored_portion
 from blztable.engine.run.limits import check_values

@@ -17,8 +17,8 @@ from blztable.engine.change import categories, merge_policy
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
-from blztable.engine.read.bundles import count_of_entries
 from blztable.engine.read.columns import OpenColumns
+from blztable.engine.read.parts import count_of_entries
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion

@@ -15,7 +15,7 @@ from blztable.columns.digits import rounded
 from blztable.columns.types import has_items
 from blztable.engine.change import sorting
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole
+from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.rows import Run, append_runs
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.progress import Callback, Progress

@@ -19,7 +19,7 @@ from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import with_defaults
 from blztable.engine.change.defaults import nodes_to_json
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.read.columns import OpenColumns, read_nodes
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas

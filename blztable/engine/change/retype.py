@@ -17,7 +17,7 @@ from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, stored_portion

@@ -17,13 +17,11 @@ from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import Portion, nulls
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
+from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Change, NoRewrite, NoRows, Rewrite, Rows
 from blztable.engine.change.columns import widen
-from blztable.engine.change.facts import predicates
-from blztable.engine.change.facts.predicates import Predicate
-from blztable.engine.change.facts.seen import Seen
-from blztable.engine.change.facts.touched import Touched
+from blztable.engine.change.reliance import Predicate, Seen, Touched
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
@@ -34,7 +32,7 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
-from blztable.format.head import deletions
+from blztable.format import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.
@@ -98,7 +96,7 @@ def delete(change_set: ChangeSet, where: object) -> int:
     staged = change_set.staged
     with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
-        meant = predicates.where(staged, where)
+        meant = reliance.any_where(staged, where)
         return keep(change_set, "delete", lambda group: condition.rows(group).others(), meant)
 
 

@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 from blztable.arrow.types import Portion
 from blztable.columns.stored import as_stored
 from blztable.columns.types import one_array, take
+from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite, Update
-from blztable.engine.change.facts import predicates
-from blztable.engine.change.facts.predicates import Predicate
-from blztable.engine.change.facts.touched import Touched
+from blztable.engine.change.reliance import Predicate, Touched
 from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
@@ -39,7 +38,7 @@ def selected(opened: OpenColumns, where: object) -> tuple[dict[int, RowMask], Pr
     """Return the rows that meet a condition, by row group, and the predicate of these rows."""
     staged = opened.version
     assert isinstance(staged, StagedVersion)
-    meant = predicates.any_row if where is None else predicates.where(staged, where)
+    meant = reliance.any_row if where is None else reliance.any_where(staged, where)
     return dict(_selected(opened, where)), meant
 
 

@@ -15,15 +15,19 @@ from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import child_arrays, encode, one_array
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.losses import find_losses, is_damage
-from blztable.engine.read.parts import HAS_ROWS, OpenParts, Part
-from blztable.engine.read.places import BlockPlace
+from blztable.engine.read.parts import (
+    HAS_ROWS,
+    BlockPlace,
+    OpenParts,
+    Part,
+    check_digest_behind,
+    check_empty,
+)
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.read.superchunks import check_digest_behind, check_empty
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.format.line import NO_FILE, ColumnParts
-from blztable.format.statistics import PAGES_LAYER, Statistics
+from blztable.format.line import NO_FILE, PAGES_LAYER, ColumnParts, Statistics
 from blztable.report import Problem
 
 # A part with much damage is read in at most this many pieces.

@@ -20,15 +20,14 @@ import pyarrow as pa
 from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array
-from blztable.engine.check.bundles import bundle_problems
 from blztable.engine.check.examine import ColumnCheck, PartCheck, check_reading
 from blztable.engine.read.columns import read_nodes
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import OpenBundle, OpenParts, check_digest_behind
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
-from blztable.format.head.deletions import Deleted, unpack
+from blztable.format.deletions import Deleted, unpack
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 
@@ -92,7 +91,7 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 files[key] = group, start, stop
                 chunks += len(bundle.sizes) if full else 0
                 nbytes += bundle.facts.cbytes if full else bundle.nbytes_to_open
-                for message in bundle_problems(bundle) if full else ():
+                for message in _bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
     try:
@@ -217,3 +216,22 @@ def _read_together(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -
 def _order(problem: Problem) -> tuple[int, int, int]:
     index = -1 if problem.position is None else problem.position
     return index, problem.start, problem.stop
+
+
+def _bundle_problems(bundle: OpenBundle) -> Iterator[str]:
+    """Yield a message for each problem of an open bundle that changes no row which is read.
+
+    These are the checksums behind its chunks, and that no two streams share bytes.
+    """
+    superchunk, reader = bundle.superchunk, bundle.reader
+    for chunk in range(len(superchunk.offsets) - 1):
+        try:
+            check_digest_behind(superchunk, reader, chunk)
+        except CorruptError as error:
+            yield f"chunk {chunk}: {error}"
+    entries = bundle.directory.entries
+    held = np.sort(entries[entries["nbytes"] > 0], order=["chunk", "start"])
+    begins = held["chunk"].astype(np.int64) << 32 | held["start"]
+    for entry in np.flatnonzero(begins[1:] < begins[:-1] + held["nbytes"][:-1]).tolist():
+        chunk, start = (int(held[name][entry + 1]) for name in ("chunk", "start"))
+        yield f"the stream at byte {start} of chunk {chunk} overlaps another one"

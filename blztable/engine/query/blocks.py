@@ -11,8 +11,8 @@ import numpy as np
 
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
-from blztable.format.head import deletions
-from blztable.format.head.deletions import Deleted
+from blztable.format import deletions
+from blztable.format.deletions import Deleted
 
 # Rows of a morsel; more if one row group has more.
 MORSEL_ROWS = 1 << 19

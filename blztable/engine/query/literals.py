@@ -39,8 +39,14 @@ Compare = Callable[[Any, Any], pc.Expression]
 _IDS = {
     "boolean": [pa.bool_()],
     "integer": [
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
     ],
     "float": [pa.float16(), pa.float32(), pa.float64()],
     "decimal": [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
@@ -49,8 +55,12 @@ _IDS = {
     "duration": [pa.duration("s")],
     "timestamp": [pa.timestamp("s")],
     "item": [
-        *(pa.string(), pa.large_string(), pa.string_view()),
-        *(pa.binary(), pa.large_binary(), pa.binary_view()),
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
     ],
 }
 _KINDS = {type_.id: kind for kind, types in _IDS.items() for type_ in types}

@@ -26,7 +26,7 @@ from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
-from blztable.format.head.deletions import live_range
+from blztable.format.deletions import live_range
 
 _log = logging.getLogger(__name__)
 
@@ -73,12 +73,10 @@ def salvaged(
     else:
         _log.debug(
             "%s: read %d rows of %d columns in %.4f s",
-            *(
-                projection.version.store.name,
-                len(whole.numbers),
-                len(columns),
-                monotonic() - started,
-            ),
+            projection.version.store.name,
+            len(whole.numbers),
+            len(columns),
+            monotonic() - started,
         )
         return whole, []
     salvage = _Salvage(projection, opened, columns, scan, with_nans, on_corrupt == "null")

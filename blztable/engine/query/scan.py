@@ -32,8 +32,7 @@ from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
-from blztable.engine.run.pool import run
-from blztable.engine.run.tasks import batches
+from blztable.engine.run.pool import batches, run
 from blztable.engine.version.projection import Projection
 from blztable.errors import CorruptError, SchemaError
 

@@ -27,16 +27,14 @@ from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
 from blztable.columns.encodings.alike import decode_alike, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
 from blztable.columns.encodings.parse import Owner
-from blztable.engine.read.bundles import OpenBundle
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import OpenBundle, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import run
 from blztable.engine.run.progress import Progress
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
-from blztable.format.alike import LinesAlike
-from blztable.format.line import NAN_IS_NULL, ColumnParts
+from blztable.format.line import NAN_IS_NULL, ColumnParts, LinesAlike
 
 # Fewer columns are read as fast one by one.
 LEAST_COLUMNS = 4

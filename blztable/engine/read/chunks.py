@@ -24,11 +24,9 @@ from itertools import accumulate
 import numpy as np
 
 from blztable.columns.sinks import Sink
-from blztable.engine.read.parts import Part
-from blztable.engine.read.places import StreamPlace
+from blztable.engine.read.parts import Part, StreamPlace
+from blztable.engine.run.pool import Task, scratch
 from blztable.engine.run.progress import Progress
-from blztable.engine.run.scratch import scratch
-from blztable.engine.run.tasks import Task
 from blztable.errors import BlzError, CorruptError
 from blztable.format.chunk import (
     LARGE_CHUNK_BYTES,

@@ -1,39 +1,505 @@
 """A part: the streams of a column in one row group, in a superchunk or in a bundle.
 
-`OpenParts` opens the file, compares it with the manifest and with the type of the column, and
-returns a `Part`: the tree of blocks, with the place of every stream. Chunks are read later
-(`chunks.py`). Every error that leaves this module names the file, the column and the chunk.
+From the bytes up to the column:
+
+1. A superchunk: front and trailer are read and checked, and the bytes of a chunk. It knows neither
+   types nor columns.
+2. `place` matches the blocks of a superchunk with the type of the column, and checks that they fit
+   together: where the chunks of each stream are, and how values come from them.
+3. A bundle is opened once for all of its columns; `place` takes the streams of a part in it too.
+4. `OpenParts` opens the file, compares it with the manifest and with the type of the column, and
+   returns a `Part`: the tree of blocks, with the place of every stream.
+
+Chunks are read later (`chunks.py`). Errors have no context up to item 3; every error that leaves
+this file names the file, the column and the chunk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, chain
+from operator import sub
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.memory import bytes_of
-from blztable.block_terms import CODES, DICTIONARY, PACKED, PER_ITEM, VALID, VALUES
+from blztable.arrow.types import is_text
+from blztable.block_terms import (
+    CODES,
+    DICTIONARY,
+    ENDS,
+    PACKED,
+    PER_ITEM,
+    PLAIN,
+    VALID,
+    VALUES,
+    child_prefix,
+)
 from blztable.closing import Closing
+from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.codecs import decimals
+from blztable.columns.codecs.lists import ROWS, Below
+from blztable.columns.encodings.dictionary import Dictionary, Spelled
+from blztable.columns.encodings.items import ByChunks
+from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.words import words_to_json
+from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
-from blztable.engine.read.bundles import OpenBundle, Slot, open_bundle
 from blztable.engine.read.open_files import FileGoneError, OpenFiles, PartReader
-from blztable.engine.read.places import BlockPlace, StreamPlace, place
-from blztable.engine.read.superchunks import open_superchunk
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import CorruptError
-from blztable.format import layout
+from blztable.errors import CorruptError, LimitError
+from blztable.format import bundle, jsontext, layout
+from blztable.format.bundle import BundleFacts, Directory
 from blztable.format.checksum import Checksum
-from blztable.format.line import NAN_IS_NULL
-from blztable.format.statistics import PAGES_LAYER, Statistics
-from blztable.format.superchunk import PartFacts, Superchunk
+from blztable.format.chunk import CHUNK_HEADER, EMPTY_CHUNK, MAX_RATIO, decompress_into
+from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
+from blztable.format.line import NAN_IS_NULL, PAGES_LAYER, Statistics
+from blztable.format.metadata import BlockInfo, StreamInfo
+from blztable.format.superchunk import PartFacts, Superchunk, unpack
+from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
 
+# Each is the sum of the limits of its contents.
+MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
+MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
+# A bundle up to this size is read at once. For one column of it this costs some 30 microseconds.
+SMALL_BUNDLE = 256 << 10
+# Kinds whose base is in the entry.
+_BASED = ("narrow", "scaled")
+_ZERO = words_to_json(np.zeros(1, "<i8"))
+
+# An entry as Python numbers: chunk, start, nbytes, encoding, rows, page_rows, base.
+_Entry = tuple[int, int, int, int, int, int, int]
+# The chunk of a stream, and its first byte in the chunk.
+Slot = tuple[int, int]
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
 # A superchunk up to this size is read at once and kept until its chunks are decoded.
 SMALL_PART = 64 << 10
 # A read keeps so many bytes of small bundles, which may have many columns beside those it reads.
 KEPT_BYTES = 32 << 20
+
+
+def open_superchunk(reader: PartReader, facts: PartFacts, small: int) -> Superchunk:
+    """Read front and trailer, after a check of their lengths, which decide the memory they take.
+
+    A superchunk of at most `small` bytes is read at once, and the reader keeps the bytes.
+    """
+    front, trailer, length = facts.front_length, facts.trailer_length, facts.cbytes
+    if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
+        raise LimitError(
+            f"the front has {front} bytes, the trailer {trailer}; "
+            f"at most {MAX_FRONT_BYTES} and {MAX_TRAILER_BYTES} are read"
+        )
+    if front + trailer > length:
+        raise CorruptError(
+            f"front and trailer have {front + trailer} bytes; the superchunk has {length}"
+        )
+    # Opened once: between two calls other threads may open so many files that this one is closed.
+    file = reader.open()
+    if file.size != length:
+        raise CorruptError(f"the file has {file.size} bytes; the manifest says {length}")
+    if length <= small:
+        data = reader.kept = file.read(0, length)
+        superchunk = unpack(data[:front], data[len(data) - trailer :], facts)
+    else:
+        start = file.read(0, front)
+        superchunk = unpack(start, file.read(length - trailer, trailer), facts)
+    _check_room(superchunk)
+    return superchunk
+
+
+def chunk_at(superchunk: Superchunk, reader: PartReader, index: int) -> bytes:
+    """Return the bytes of a chunk; CorruptError if they do not have their checksum."""
+    checksum, (start, stop) = superchunk.checksum, superchunk.offsets[index : index + 2]
+    chunk, expected = reader.read(start, stop - checksum.size - start), _digest(superchunk, index)
+    found = checksum.digest(chunk)
+    if found != expected:
+        raise CorruptError(f"{checksum.name} is {found.hex()}, expected {expected.hex()}")
+    return chunk
+
+
+def check_digest_behind(superchunk: Superchunk, reader: PartReader, index: int) -> None:
+    """Check the checksum behind a chunk, which only Bloscpack reads; CorruptError if it differs."""
+    checksum, stop = superchunk.checksum, superchunk.offsets[index + 1]
+    found, expected = reader.read(stop - checksum.size, checksum.size), _digest(superchunk, index)
+    if found != expected:
+        raise CorruptError(
+            f"{checksum.name} behind the chunk is {found.hex()}, in the trailer {expected.hex()}"
+        )
+
+
+def check_empty(superchunk: Superchunk, reader: PartReader, index: int) -> None:
+    """Check the chunk of an empty item, which no reader looks at; CorruptError if it differs."""
+    if chunk_at(superchunk, reader, index) != EMPTY_CHUNK:
+        raise CorruptError("the chunk of an empty item is another one")
+
+
+def _digest(superchunk: Superchunk, index: int) -> bytes:
+    """Return the checksum of a chunk as the trailer has it."""
+    size = superchunk.checksum.size
+    return superchunk.trailer.digests[index * size : (index + 1) * size]
+
+
+def _check_room(superchunk: Superchunk) -> None:
+    """Check the sizes that chunks claim, before memory for them is allocated."""
+    offsets, digest = superchunk.offsets, superchunk.checksum.size
+    claims = list(chain.from_iterable(one.chunks for _, one in superchunk.info.walk()))
+    # There may be a million chunks: without a line of Python for each.
+    rooms = list(map(sub, offsets[1:], offsets))
+    if max(map(sub, rooms, claims), default=0) > CHUNK_HEADER.size + digest:
+        raise CorruptError("a chunk is longer in the file than its uncompressed contents")
+    if max(claims, default=0) > (min(rooms, default=0) - digest) * MAX_RATIO and any(
+        size > (room - digest) * MAX_RATIO for size, room in zip(claims, rooms, strict=True)
+    ):
+        raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """A stream of a part: its form, its chunks and its pages.
+
+    Attributes
+    ----------
+    name
+        The full name, as in ``dictionary.values``.
+    layout, info
+        The form of the stream by its type, and its description in the file.
+    first_chunk
+        The index of the stream's first chunk in the superchunk.
+    bounds, bound_rows
+        Byte offset of each page, and the end of the last one; empty if rows have a fixed size. If
+        each item is a chunk, the same of each row. Rows from one offset to the next.
+    nbytes
+        The bytes of the values.
+    encoding
+        How the values come from the bytes of the file; None if these are the values.
+    """
+
+    name: str
+    layout: StreamLayout
+    info: StreamInfo
+    first_chunk: int
+    bounds: tuple[int, ...]
+    bound_rows: int
+    nbytes: int
+    encoding: Encoding | None = None
+
+    def decoding(self, sink: Sink, shift: int = 0) -> Sink:
+        """Return the sink for the bytes of the file, given the sink for the values.
+
+        `shift` is added to item ends that an encoding makes.
+        """
+        if self.encoding is None:
+            return sink
+        encoding = self.encoding.shifted(shift) if shift else self.encoding
+        return Decoding(encoding, self.layout.typesize, sink)
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the encoding, "plain" if there is none."""
+        return self.encoding.kind if self.encoding else PLAIN
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if the bytes are in the file; False if the encoding makes them of nothing."""
+        return self.encoding is None or self.encoding.has_codes
+
+    @property
+    def decoded(self) -> int:
+        """Return the bytes that are decompressed, or made of nothing."""
+        return self.info.nbytes if self.has_chunks else self.nbytes
+
+    def range_of(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of bytes before decoding of these rows, from bound to bound."""
+        if self.encoding is not None:
+            return self.encoding.stored.nbytes(start), self.encoding.stored.nbytes(stop)
+        return self.value_range(start, stop)
+
+    def value_range(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of bytes of the values of these rows, as if they were not encoded."""
+        if self.info.pages is None:
+            return self.layout.nbytes(start), self.layout.nbytes(stop)
+        return self.bounds[start // self.bound_rows], self.bounds[-(-stop // self.bound_rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A node of a part's tree: its streams by their own names, and its children."""
+
+    rows: int
+    page_rows: int
+    streams: Mapping[str, StreamPlace]
+    children: Mapping[str, "BlockPlace"]
+    # True if the rows are null where the value is NaN, as the line of the column says.
+    nan_is_null: bool = False
+
+    def walk(self) -> Iterator[StreamPlace]:
+        """Yield every stream of the tree, in the order of the chunks."""
+        yield from self.streams.values()
+        for child in self.children.values():
+            yield from child.walk()
+
+
+def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
+    """Match a block, and its children, with the layouts of their types and encodings."""
+    layout = layout_of(type_, info.encoding)
+    names = [stream.name for stream in info.streams]
+    if [name for name in layout.streams if name in names] != names:
+        raise CorruptError(f"streams {names}; a column of {type_} has {list(layout.streams)}")
+    for name in layout.streams:
+        if name not in names and name != VALID:
+            raise CorruptError(f"no stream {name!r} in a column of {type_}")
+    if info.children.keys() != layout.children.keys():
+        raise CorruptError(
+            f"children {list(info.children)}; a column of {type_} has {list(layout.children)}"
+        )
+    streams = {}
+    for stream in info.streams:
+        own = stored = layout.streams[stream.name]
+        encoding = None
+        if stream.encoding is not None:
+            items = next((one for one in info.streams if one.name == VALUES), None)
+            pages = items.pages if items else None
+            chunks = items.chunks if items and info.packing == PER_ITEM else None
+            facts = (info.rows, info.page_rows, pages)
+            owner = Owner(own, *facts, is_text(type_), bool(prefix), chunks)
+            encoding = parse(stream.encoding, owner, stream.dtype)
+            stored = encoding.stored
+        if own.dtype == ROWS and not isinstance(encoding, Below):
+            raise CorruptError("the items of a list are not rows of another part")
+        rows = info.rows if encoding is None or encoding.has_codes else 0
+        if (stream.pages is None) != (own.bits is not None):
+            raise CorruptError(
+                f"stream {prefix + stream.name!r}: pages where the bits of a row vary"
+            )
+        _check_stream(stream, stored, rows, prefix, type_)
+        if encoding and encoding.needs_pages:
+            _check_whole_pages(stream, stored.nbytes(info.page_rows))
+        is_items = info.packing == PER_ITEM and stream.name == VALUES
+        sizes = stream.chunks if is_items else stream.pages or ()
+        bounds = () if stream.pages is None else tuple(accumulate(sizes, initial=0))
+        bound_rows = 1 if is_items else info.page_rows
+        nbytes = own.nbytes(info.rows) if own.bits is not None else bounds[-1]
+        if own.dtype == ROWS:
+            # The pages count rows, whose bytes are in another part.
+            nbytes = 0
+        streams[stream.name] = StreamPlace(
+            prefix + stream.name,
+            own,
+            stream,
+            first_chunk,
+            bounds,
+            bound_rows,
+            nbytes,
+            encoding,
+        )
+        first_chunk += len(stream.chunks)
+    _check_dictionary(streams)
+    _check_packed(info, streams)
+    children = {}
+    for name, child in info.children.items():
+        children[name] = place(
+            child, layout.children[name], child_prefix(prefix, name), first_chunk
+        )
+        first_chunk += sum(len(stream.chunks) for _, stream in child.walk())
+    return BlockPlace(info.rows, info.page_rows, streams, children)
+
+
+def _check_stream(
+    stream: StreamInfo, layout: StreamLayout, rows: int, prefix: str, type_: pa.DataType
+) -> None:
+    """Raise CorruptError unless a stream has the form and the size of its layout."""
+    name, bits = prefix + stream.name, layout.bits
+    # A genuine Bloscpack file does not name a dtype.
+    if stream.dtype not in (layout.dtype, "") or stream.typesize != layout.typesize:
+        raise CorruptError(f"stream {name!r} does not have the form of a stream of {type_}")
+    if bits is not None and stream.nbytes != layout.nbytes(rows):
+        raise CorruptError(
+            f"stream {name!r} has {stream.nbytes} bytes; {rows} rows take {layout.nbytes(rows)}"
+        )
+    width = (bits or 8) // 8
+    is_cut = stream.encoding is not None or stream.name in (ENDS, CODES)
+    if is_cut and any(size % width for size in stream.chunks):
+        raise CorruptError(f"stream {name!r}: a chunk boundary lies within an entry")
+
+
+def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
+    """Raise CorruptError if a chunk, which is decoded by itself, ends within a page."""
+    if any(size % page_bytes for size in stream.chunks[:-1]):
+        raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")
+
+
+def _check_packed(info: BlockInfo, streams: Mapping[str, StreamPlace]) -> None:
+    """Raise CorruptError unless ends follow from chunks if, and only if, each item is one."""
+    ends, values = streams.get(ENDS), streams.get(VALUES)
+    is_by_chunks = ends is not None and isinstance(ends.encoding, ByChunks)
+    if is_by_chunks != (info.packing == PER_ITEM) or (is_by_chunks and values and values.encoding):
+        raise CorruptError(f"packing {info.packing!r} of streams that are not encoded so")
+
+
+def _check_dictionary(streams: Mapping[str, StreamPlace]) -> None:
+    """Raise CorruptError if only one of the two streams of items is in a dictionary."""
+    ends, values = streams.get(ENDS), streams.get(VALUES)
+    is_spelled = values is not None and isinstance(values.encoding, Spelled)
+    if is_spelled != (ends is not None and isinstance(ends.encoding, Dictionary)):
+        raise CorruptError("encoding 'dictionary' of only one of 'ends' and 'values'")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenBundle:
+    """A bundle whose front, trailer and directory passed all checks.
+
+    Attributes
+    ----------
+    facts
+        The facts of the bundle in the head.
+    superchunk, reader
+        The offsets of the chunks, and the reader of the file.
+    directory
+        The entries and the encodings.
+    sizes, typesizes
+        The uncompressed bytes and the typesize of each chunk.
+    """
+
+    facts: BundleFacts
+    superchunk: Superchunk
+    reader: PartReader
+    directory: Directory
+    sizes: list[int]
+    typesizes: list[int]
+    # Checked trees, which parts share that differ only in the slots and bases of their streams.
+    _trees: dict[object, BlockPlace] = field(default_factory=dict)
+
+    @property
+    def nbytes_to_open(self) -> int:
+        """Return the bytes of front and trailer."""
+        return self.facts.front_length + self.facts.trailer_length
+
+    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockPlace, list[Slot]]:
+        """Return the tree of the part whose first entry is `at`, from 1.
+
+        The streams that have bytes have one chunk each, whose number is the index of its slot.
+        """
+        stop = at - 1 + count_of_entries(type_)
+        if not 0 < at <= stop <= len(self.directory.entries):
+            raise CorruptError(f"the bundle has no entries {at} to {stop}")
+        entries: list[_Entry] = self.directory.entries[at - 1 : stop].tolist()
+        slots = [entry[:2] for entry in entries if entry[2]]
+        # Many parts of numbers differ in their bases alone.
+        is_number, base = list(layout_of(type_).streams) == [VALID, VALUES], 0
+        if is_number:
+            base = entries[1][-1]
+            entries[1] = (*entries[1][:-1], 0)
+        key = (type_, *(entry[2:] for entry in entries))
+        root = self._trees.get(key)
+        if root is None:
+            root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
+        return _rebased(root, base) if base else root, slots
+
+    def encoding(self, number: int, owner: Owner) -> Encoding | None:
+        """Return an encoding of numbers by its number, with base 0; None for 0."""
+        if not number:
+            return None
+        described = self._described(number, 0)
+        encoding = parse(described, owner, _dtype_of(described))
+        if described.get("typesize") != encoding.stored.typesize:
+            raise CorruptError(f"encoding {number} of a bundle has another typesize")
+        return encoding
+
+    def contents(self, chunk: int) -> np.ndarray:
+        """Read and decompress a chunk."""
+        return _contents(self.superchunk, self.reader, chunk, self.sizes, self.typesizes)
+
+    def _described(self, number: int, base: int) -> dict[str, jsontext.Json]:
+        """Return an encoding as the metadata of a file of its own would describe it."""
+        described = self.directory.encoding(number)
+        if described.get("kind") in _BASED:
+            described["bases"] = words_to_json(np.array([base])) if base else _ZERO
+        return described
+
+    def _block(self, type_: pa.DataType, entries: Iterator[_Entry]) -> BlockInfo:
+        """Return a block as a file of its own would describe it."""
+        layout = layout_of(type_)
+        streams, sizes = [], set()
+        for name, own in layout.streams.items():
+            _, _, nbytes, number, rows, page_rows, base = next(entries)
+            sizes.add((rows, page_rows))
+            if name == VALID and not nbytes and not number:
+                continue  # No row is null.
+            encoding, dtype, typesize = None, own.dtype, own.typesize
+            if number:
+                encoding = self._described(number, base)
+                dtype = _dtype_of(encoding)
+                typesize = jsontext.number(encoding.get("typesize"), "typesize")
+            pages = None
+            if own.bits is None:
+                pages = (base if number else nbytes,) if rows else ()
+            chunks = (nbytes,) if nbytes else ()
+            streams.append(StreamInfo(name, dtype, typesize, chunks, pages, encoding))
+        if not layout.streams:
+            # The rows of a null type.
+            sizes.add(next(entries)[4:6])
+        if len(sizes) != 1:
+            raise CorruptError(f"the streams of a block have (rows, page_rows) {sorted(sizes)}")
+        children = {name: self._block(child, entries) for name, child in layout.children.items()}
+        return BlockInfo(*sizes.pop(), tuple(streams), children)
+
+
+def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle:
+    """Read and check front, trailer and directory of the bundle of a row group."""
+    whole = PartFacts(
+        rows,
+        bundle.page_rows_of(rows),
+        facts.cbytes,
+        facts.front_length,
+        facts.trailer_length,
+        facts.crc,
+    )
+    superchunk = open_superchunk(reader, whole, SMALL_BUNDLE)
+    sizes = bundle.chunk_sizes(superchunk.info)
+    typesizes = [one.typesize for one in superchunk.info.streams for _ in one.chunks]
+    first, streams = 0, []
+    for stream in superchunk.info.streams[:2]:
+        chunks = range(first, first + len(stream.chunks))
+        parts = (_contents(superchunk, reader, one, sizes, typesizes).tobytes() for one in chunks)
+        streams.append(b"".join(parts))
+        first = chunks.stop
+    entries, encodings = streams
+    directory = Directory.decode(entries, encodings, superchunk.info)
+    return OpenBundle(facts, superchunk, reader, directory, sizes, typesizes)
+
+
+def _contents(
+    superchunk: Superchunk, reader: PartReader, chunk: int, sizes: list[int], typesizes: list[int]
+) -> np.ndarray:
+    out = np.empty(sizes[chunk], np.uint8)
+    data = chunk_at(superchunk, reader, chunk)
+    decompress_into(data, typesizes[chunk], out.ctypes.data, len(out))
+    return out
+
+
+def _dtype_of(described: Mapping[str, jsontext.Json]) -> str:
+    return jsontext.text(described.get("dtype"), "dtype")
+
+
+def _rebased(root: BlockPlace, base: int) -> BlockPlace:
+    """Return the tree of a part of numbers with another base."""
+    values = root.streams.get(VALUES)
+    if values is None or values.encoding is None:
+        return root
+    # `replace` takes three times longer, for each column of a wide table.
+    own = (values.name, values.layout, values.info, values.first_chunk, values.bounds)
+    values = StreamPlace(*own, values.bound_rows, values.nbytes, values.encoding.rebased(base))
+    return BlockPlace(root.rows, root.page_rows, {**root.streams, VALUES: values}, root.children)
+
+
+@lru_cache(maxsize=256)
+def count_of_entries(type_: pa.DataType) -> int:
+    """Return the number of entries of a part of this type."""
+    layout = layout_of(type_)
+    return max(len(layout.streams), 1) + sum(map(count_of_entries, layout.children.values()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,9 +34,8 @@ from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_memory
-from blztable.engine.run.pool import run
+from blztable.engine.run.pool import Task, batches, run
 from blztable.engine.run.progress import Progress
-from blztable.engine.run.tasks import Task, batches
 from blztable.errors import CorruptError
 
 # A part whose uncompressed size exceeds its bytes by this factor is doubted: only zstd compresses

@@ -20,8 +20,7 @@ from blztable.columns.encodings.numbers import Delta, Scaled
 from blztable.columns.picks import Bits, Bytes, Codes, Ends, PickedItems, Sums, Words
 from blztable.columns.sinks import DecodingNulls, Items, Memory, Shifted, Sink
 from blztable.engine.read.chunks import ByteRequest, Run, runs
-from blztable.engine.read.parts import Part
-from blztable.engine.read.places import BlockPlace, StreamPlace
+from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
 from blztable.engine.read.selection import RowSpan
 
 # Takes bytes that are only checked.

@@ -18,11 +18,10 @@ from blztable.arrow.types import Portion, bitmap
 from blztable.columns.stored import as_stored, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
-from blztable.engine.run.pool import run
-from blztable.engine.run.tasks import Task
+from blztable.engine.run.pool import Task, run
 from blztable.errors import SchemaError
-from blztable.format.head import deletions
-from blztable.format.head.deletions import Deleted
+from blztable.format import deletions
+from blztable.format.deletions import Deleted
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 

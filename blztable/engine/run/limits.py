@@ -1,10 +1,15 @@
-"""Limits: refuse a request that exceeds the machine's memory, before memory is allocated.
+"""Limits: how much memory a request may take, and a write.
 
-Knows nothing of files. A manifest of a few hundred bytes may state any number of rows without a
-file, for example nulls. Code that allocates memory per row first calls a check of this file.
+A request that exceeds the machine's memory is refused before memory is allocated. A manifest of a
+few hundred bytes may state any number of rows without a file, for example nulls. Code that
+allocates memory per row first calls a check of this file. `MemoryBudget` counts the bytes of the
+row groups of a write that are not encoded yet; several threads may use one.
+
+Knows nothing of files.
 """
 
 import os
+import threading
 
 import pyarrow as pa
 
@@ -62,3 +67,37 @@ def _memory() -> int | None:
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class MemoryBudget:
+    """A budget that has room for another row group while at most half of the last one is held.
+
+    So memory holds about two row groups at a time, with their copies and chunks.
+    """
+
+    def __init__(self, small_bytes: int) -> None:
+        self._small_bytes = small_bytes
+        self._lock = threading.Lock()
+        self._nbytes = 0
+        self._room_below = 0
+        self._total = 0
+
+    def acquire(self, nbytes: int) -> None:
+        """Hold a row group of `nbytes` bytes."""
+        with self._lock:
+            self._nbytes += nbytes
+            self._room_below = nbytes // 2
+            self._total += nbytes
+
+    def release(self, nbytes: int) -> None:
+        """Release an array of `nbytes` bytes."""
+        with self._lock:
+            self._nbytes -= nbytes
+
+    def has_room(self) -> bool:
+        """True if another row group may be fetched."""
+        return self._nbytes <= self._room_below
+
+    def is_small(self) -> bool:
+        """True if all row groups so far are so small that helpers would start too late."""
+        return self._total <= self._small_bytes

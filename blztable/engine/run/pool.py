@@ -27,6 +27,9 @@ caller draws from the user's iterator. Elsewhere it ends the run between two tas
 when all threads are done. Inside of a task it could leave a lock held for ever, or leave threads
 that still write. A run without helpers defers Ctrl-C alone: asking for each signal takes time.
 Fork: the child has none of these threads and makes a pool of its own.
+Blosc: while our threads call it, it uses one thread and releases the GIL. These settings are global
+for the process; the last run restores the old ones, for other users of Blosc.
+Scratch memory: each thread reuses a few buffers for short-lived bytes (`scratch`).
 """
 
 import os
@@ -35,18 +38,40 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
-from blztable.engine.run import blosc_settings
-from blztable.engine.run.budget import MemoryBudget
-from blztable.engine.run.tasks import Task
+import blosc
+import numpy as np
+
+from blztable.engine.run.limits import MemoryBudget
 from blztable.interrupts import DeferInterrupt
 
+# A call without arguments; it may return more tasks.
+Task = Callable[[], "Iterable[Task] | None"]
 T = TypeVar("T")
+# Larger buffers of scratch memory are rare, and are not kept.
+MOST_KEPT = 16 << 20
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
+_blosc_lock = threading.Lock()
+_blosc_users = 0
+_blosc_before: tuple[int, bool] = (1, False)
+_local = threading.local()
+
+
+def batches(calls: Iterable[Callable[[], None]], size: int = 16) -> Iterator[Task]:
+    """Group calls that are too small for one task each into tasks of `size` calls."""
+    calls = iter(calls)
+    while batch := list(islice(calls, max(size, 1))):
+        yield partial(_call_all, batch)
+
+
+def _call_all(calls: Iterable[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
 def run(
@@ -159,7 +184,7 @@ class _Run:
     def add(self, tasks: Iterable[Task]) -> None:
         """Add a group. Its tasks are drawn one by one, after the tasks of earlier groups."""
         if not self._uses_blosc:
-            blosc_settings.begin()
+            begin_blosc()
             self._uses_blosc = True
         with self._changed:
             self._groups.append(iter(tasks))
@@ -211,7 +236,7 @@ class _Run:
             wait([helper for helper in self._helpers if not helper.cancel()])
         if self._uses_blosc:
             self._uses_blosc = False
-            blosc_settings.end()
+            end_blosc()
 
     def check(self) -> None:
         """Raise the exception that ended the run."""
@@ -315,3 +340,54 @@ def _forget_pool() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
+
+
+def begin_blosc() -> None:
+    """Use one Blosc thread and release the GIL, until each call was followed by one of `end_blosc`.
+
+    Blosc then also ignores the BLOSC_* environment variables.
+    """
+    global _blosc_users, _blosc_before
+    with _blosc_lock:
+        if _blosc_users == 0:
+            _blosc_before = blosc.set_nthreads(1), blosc.set_releasegil(True)
+        _blosc_users += 1
+
+
+def end_blosc() -> None:
+    """Restore the settings after the last user."""
+    global _blosc_users
+    with _blosc_lock:
+        _blosc_users -= 1
+        if _blosc_users == 0:
+            blosc.set_nthreads(_blosc_before[0])
+            blosc.set_releasegil(_blosc_before[1])
+
+
+def _forget_blosc_users() -> None:
+    """Reset the state in a forked child: it has no runs, and the lock may be held for ever."""
+    global _blosc_lock, _blosc_users
+    _blosc_lock = threading.Lock()
+    if _blosc_users:
+        _blosc_users = 0
+        blosc.set_nthreads(_blosc_before[0])
+        blosc.set_releasegil(_blosc_before[1])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_blosc_users)
+
+
+def scratch(nbytes: int, number: int = 0) -> memoryview:
+    """Return a buffer of this thread with at least `nbytes` bytes; the next call returns it again.
+
+    Buffers with different numbers may be used at the same time.
+    """
+    if nbytes > MOST_KEPT:
+        return np.empty(nbytes, np.uint8).data
+    buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
+    buffer = buffers.get(number)
+    if buffer is None or len(buffer) < nbytes:
+        # `empty` does not touch memory pages: a small file uses only the pages that it fills.
+        buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
+    return buffer.data[:nbytes]

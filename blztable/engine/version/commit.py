@@ -195,13 +195,21 @@ class Commit:
             groups = len(head.row_groups)
             _log.info(
                 "%s: version %d: %s; %d rows, %d row groups",
-                *(store.name, head.version, operation, head.rows, groups),
+                store.name,
+                head.version,
+                operation,
+                head.rows,
+                groups,
             )
             _log.debug(
                 "%s: version %d: %d bytes in columns, %d in lines; "
                 "waited %.4f s for the lock, held it %.4f s",
-                *(store.name, head.version, sum(head.columns.cbytes), sum(map(len, lines))),
-                *(locked - started, monotonic() - locked),
+                store.name,
+                head.version,
+                sum(head.columns.cbytes),
+                sum(map(len, lines)),
+                locked - started,
+                monotonic() - locked,
             )
         return version, pinned
 
@@ -244,7 +252,9 @@ class Commit:
         if base is not None and newest.number != base.head.version:
             _log.info(
                 "%s: version %s came before this %s, which is applied to it",
-                *(name, newest.number, operation),
+                name,
+                newest.number,
+                operation,
             )
         try:
             return rebase(newest.version)

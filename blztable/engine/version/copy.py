@@ -59,7 +59,9 @@ def copy(
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(target, newest)
         return StagedVersion(
-            *(target, replace(staged.head, tags={}), staged.schema),
+            target,
+            replace(staged.head, tags={}),
+            staged.schema,
             columns=staged.columns,
             base=staged.base,
         )

@@ -190,6 +190,7 @@ def _groups(version: Version, other: Version) -> Iterator[tuple[Any, ...]]:
             yield rows, version.head.version
             continue
         yield (
-            *(rows, deleted),
+            rows,
+            deleted,
             *((parts.key(group, bundles), parts.at and parts.at[group]) for _, parts in lines),
         )

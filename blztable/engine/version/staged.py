@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
-from blztable.format import layout
+from blztable.format import deletions, layout
 from blztable.format.bundle import BundleFacts, Bundles
-from blztable.format.head import deletions
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers

@@ -78,7 +78,11 @@ def vacuum(
         pinned = tuple(sorted(set(expired).difference(removed)))
         _log.info(
             "%s: vacuum removed versions %s, and %d files of %d bytes; versions %s are in use",
-            *(store.name, removed, len(files), sum(files.values()), list(pinned)),
+            store.name,
+            removed,
+            len(files),
+            sum(files.values()),
+            list(pinned),
         )
         return Vacuumed(tuple(removed), len(files), sum(files.values()), pinned)
 

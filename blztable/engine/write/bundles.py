@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from blztable.columns.paging import CHUNK_BYTES
-from blztable.engine.run.budget import MemoryBudget
-from blztable.engine.run.tasks import Task, batches
+from blztable.engine.run.limits import MemoryBudget
+from blztable.engine.run.pool import Task, batches
 from blztable.engine.write.contents import (
     BUNDLE_CHUNK_BYTES,
     BundledPart,

@@ -18,9 +18,7 @@ from blztable.engine.version.schema import digits_of
 from blztable.engine.version.staged import StagedColumn
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.alike import LineTemplate
-from blztable.format.line import CLAIMS, ColumnParts, FactArrays
-from blztable.format.statistics import Statistics
+from blztable.format.line import CLAIMS, ColumnParts, FactArrays, LineTemplate, Statistics
 from blztable.format.superchunk import PartFacts
 
 

@@ -17,10 +17,9 @@ from operator import itemgetter
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
-from blztable.engine.run.budget import MemoryBudget
-from blztable.engine.run.pool import run_groups
+from blztable.engine.run.limits import MemoryBudget
+from blztable.engine.run.pool import Task, run_groups
 from blztable.engine.run.progress import Progress
-from blztable.engine.run.tasks import Task
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import MOST_COLUMN_BYTES, Bundle, BundleWriter, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns

@@ -23,16 +23,15 @@ from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.digits import rounded
 from blztable.columns.encodings.alike import StreamsAlike, encode_alike
 from blztable.columns.encodings.choose import encoded
-from blztable.columns.encodings.few_items import encode_few_items
+from blztable.columns.encodings.dictionary import encode_few_items
 from blztable.columns.encodings.items import per_item
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array
 from blztable.engine.read.parts import Part
-from blztable.engine.run.budget import MemoryBudget
-from blztable.engine.run.limits import check_pages
+from blztable.engine.run.limits import MemoryBudget, check_pages
+from blztable.engine.run.pool import Task
 from blztable.engine.run.progress import Progress
-from blztable.engine.run.tasks import Task
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
 from blztable.engine.write.contents import BundledPart, PartsAlike
@@ -50,9 +49,8 @@ from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.bundle import page_rows_of
 from blztable.format.header import MAX_CHUNKS
-from blztable.format.line import NAN_IS_NULL, NO_FILE
+from blztable.format.line import NAN_IS_NULL, NO_FILE, PAGES_LAYER, Statistics
 from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
-from blztable.format.statistics import PAGES_LAYER, Statistics
 from blztable.format.superchunk import PartFacts, pack
 from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store

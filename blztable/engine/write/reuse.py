@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from blztable.engine.read.parts import Part
-from blztable.engine.read.superchunks import chunk_at
-from blztable.engine.run.scratch import scratch
+from blztable.engine.read.parts import Part, chunk_at
+from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED
 from blztable.format.checksum import Checksum
 from blztable.format.chunk import (

@@ -90,7 +90,10 @@ def alter(
         order = target.categories(index) if dtype is None else None
         new_defaults[index] = target.default(default, field, order)
     retype.retype(
-        *(target.change_set, "alter_column", {index: field}, frame),
+        target.change_set,
+        "alter_column",
+        {index: field},
+        frame,
         cast=cast_exactly if safe else cast_anyhow,
         new_defaults=new_defaults,
     )

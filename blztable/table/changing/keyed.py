@@ -16,10 +16,10 @@ from blztable.convert.column_type import Columns
 from blztable.convert.gateway import Reading
 from blztable.convert.source import is_repeatable
 from blztable.engine.change import columns as evolving
+from blztable.engine.change import keyed
+from blztable.engine.change import upsert as upserting
 from blztable.engine.change.defaults import declared_defaults
-from blztable.engine.change.keyed import deduplicate as duplicates
-from blztable.engine.change.keyed import upsert as upserting
-from blztable.engine.change.keyed.upsert import NewRows
+from blztable.engine.change.upsert import NewRows
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage, check_choice
 from blztable.errors import SchemaError
@@ -68,7 +68,7 @@ def deduplicate(
     order = () if order_by is None else sort_keys.parsed(order_by)
     placed = sort_keys.placed(order, staged.schema, staged.store.name)
     if keys:
-        duplicates.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
+        keyed.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
 
 
 def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:

@@ -18,9 +18,9 @@ from blztable.convert.values import Values
 from blztable.engine.change import columns as evolving
 from blztable.engine.change import compact as compacting
 from blztable.engine.change import erase as erasing
+from blztable.engine.change import repair as repairing
 from blztable.engine.change import rows
 from blztable.engine.change import update as updating
-from blztable.engine.change.damage import repair as repairing
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
@@ -58,7 +58,8 @@ def _append(
     with target.stored_as(storage) as how:
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
         rows.append(
-            *(target.change_set, source.runs),
+            target.change_set,
+            source.runs,
             continues_index=lambda: source.continues_index,
             filled=lambda: source.filled,
             rows=source.rows,

@@ -75,9 +75,12 @@ class Target:
         """
         staged = self.staged
         return TableSpec(
-            *(staged.schema, staged.frame, staged.head.rows),
+            staged.schema,
+            staged.frame,
+            staged.head.rows,
             self.fillings(are_all=all_filled),
-            *(self.categories, self.is_free),
+            self.categories,
+            self.is_free,
         )
 
     def fillings(self, *, are_all: bool) -> Callable[[int], pa.Scalar | None]:
@@ -185,7 +188,9 @@ class Target:
         table = pa.table([values], pa.schema([described(field, given.descriptor)]))
         data = Ingested(table, len(table), None, {}, {name: given.cast})
         schema, frame = evolved(
-            *(data, staged.schema, staged.frame),
+            data,
+            staged.schema,
+            staged.frame,
             is_empty=lambda _: not has_values and self.is_free(index),
             takes_columns=evolve,
             widens=evolve,
@@ -279,7 +284,10 @@ class Target:
         """Return values of the user in the type of a column."""
         field = self.staged.schema.field(index)
         return coerce_values(
-            *(given, field, self.staged.frame, f"column {field.name!r}"),
+            given,
+            field,
+            self.staged.frame,
+            f"column {field.name!r}",
             evolve=evolve,
             is_empty=partial(self.is_free, index),
         )

@@ -34,8 +34,12 @@ SHOWN = 10
 
 # Arguments of pyarrow's scanners that have no effect here.
 _OF_NO_EFFECT = {
-    *("batch_readahead", "fragment_readahead", "fragment_scan_options", "use_threads"),
-    *("cache_metadata", "memory_pool"),
+    "batch_readahead",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "use_threads",
+    "cache_metadata",
+    "memory_pool",
 }
 
 

@@ -9,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.dictionary import MAX_BYTES, MAX_LENGTH, Dictionary
-from blztable.columns.encodings.few_items import FEW_ITEMS, TRIED_BYTES
-from blztable.columns.encodings.few_items import encode_few_items as encode_if_worth
+from blztable.columns.encodings.dictionary import (
+    FEW_ITEMS,
+    MAX_BYTES,
+    MAX_LENGTH,
+    TRIED_BYTES,
+    Dictionary,
+)
+from blztable.columns.encodings.dictionary import encode_few_items as encode_if_worth
 from blztable.columns.encodings.numbers import codes_layout
 from blztable.columns.encodings.parse import Owner, parse
 from blztable.columns.statistics.compute import statistics

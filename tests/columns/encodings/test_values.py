@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.few_values import encode_few_values
 from blztable.columns.encodings.parse import Owner, parse
-from blztable.columns.encodings.values import MAX_BYTES
+from blztable.columns.encodings.values import MAX_BYTES, encode_few_values
 from blztable.errors import CorruptError
 
 DTYPES = ("<i2", "<u2", "<i4", "<u4", "<f4", "<i8", "<u8", "<f8", "<f2", "|V3", "|V16", "|V255")

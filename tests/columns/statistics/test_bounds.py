@@ -13,7 +13,7 @@ from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.stored import compared_type
 from blztable.errors import CorruptError
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from support import arrow_strategies as own
 
 NUMBERS = [pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES]

@@ -12,7 +12,7 @@ from blztable.columns.statistics.bounds import decode
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.statistics.prefixes import PREFIX_BYTES
 from blztable.columns.stored import as_stored
-from blztable.format.statistics import MAX_BOUND_BYTES, Statistics
+from blztable.format.line import MAX_BOUND_BYTES, Statistics
 from support import arrow_strategies as own
 from support.bit_equality import bits
 

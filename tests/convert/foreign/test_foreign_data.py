@@ -23,8 +23,16 @@ from support.options import arguments
 
 MIXED = np.dtype(
     [
-        *(("n", ">i4"), ("x", "<f8"), ("b", "?"), ("word", "U3"), ("raw", "S2"), ("half", "f2")),
-        *(("at", "M8[ms]"), ("day", "M8[D]"), ("took", "m8[ns]"), ("bits", "V3")),
+        ("n", ">i4"),
+        ("x", "<f8"),
+        ("b", "?"),
+        ("word", "U3"),
+        ("raw", "S2"),
+        ("half", "f2"),
+        ("at", "M8[ms]"),
+        ("day", "M8[D]"),
+        ("took", "m8[ns]"),
+        ("bits", "V3"),
     ]
 )
 # A view: giving a value to a dtype without a unit is deprecated.
@@ -32,7 +40,12 @@ NO_UNIT = np.array([np.iinfo(np.int64).min]).view("M8")
 LETTERS = st.text(st.characters(codec="utf-8"), max_size=3)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 ROW = st.tuples(
-    *(INT32, st.floats(), st.booleans(), LETTERS, st.binary(max_size=2), st.floats(width=16)),
+    INT32,
+    st.floats(),
+    st.booleans(),
+    LETTERS,
+    st.binary(max_size=2),
+    st.floats(width=16),
     INT32.map(lambda number: np.datetime64(number, "ms")),
     INT32.map(lambda number: np.datetime64(number, "D")),
     INT32.map(lambda number: np.timedelta64(number, "ns")),
@@ -110,8 +123,11 @@ def test_a_structured_array_is_one_item_of_a_stream_that_may_be_filled_again():
 
 NESTED = np.dtype(
     [
-        *(("at", [("x", "i4"), ("y", ">f8", (2,)), ("deep", [("b", "?")])]), ("f", "f4", (3,))),
-        *(("matrix", "i2", (2, 3)), ("word", "U2"), ("n", "i8")),
+        ("at", [("x", "i4"), ("y", ">f8", (2,)), ("deep", [("b", "?")])]),
+        ("f", "f4", (3,)),
+        ("matrix", "i2", (2, 3)),
+        ("word", "U2"),
+        ("n", "i8"),
     ]
 )
 

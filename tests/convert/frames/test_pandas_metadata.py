@@ -75,7 +75,12 @@ def test_labels_survive_both_ways(columns):
 @pytest.mark.parametrize(
     "metadata",
     [
-        *(b"", b"{", b"[]", b"{}", b"[" * 100_000, b"\xff"),
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b"\xff",
         b'{"columns":[{}],"index_columns":[]}',
         b'{"columns":[],"index_columns":[{"kind":"x"}]}',
         b'{"columns":[],"index_columns":[7]}',

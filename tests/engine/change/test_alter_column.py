@@ -417,9 +417,20 @@ ARRAYS = st.sampled_from(
 )
 TYPES = st.sampled_from(
     [
-        *(pa.int8(), pa.int64(), pa.uint16(), pa.float32(), pa.float64(), pa.bool_()),
-        *(pa.string(), pa.large_string(), pa.binary(), pa.date32(), pa.timestamp("ns")),
-        *(pa.decimal128(12, 2), pa.decimal128(20, 4), pa.duration("s")),
+        pa.int8(),
+        pa.int64(),
+        pa.uint16(),
+        pa.float32(),
+        pa.float64(),
+        pa.bool_(),
+        pa.string(),
+        pa.large_string(),
+        pa.binary(),
+        pa.date32(),
+        pa.timestamp("ns"),
+        pa.decimal128(12, 2),
+        pa.decimal128(20, 4),
+        pa.duration("s"),
         pa.dictionary(pa.int8(), pa.string()),
     ]
 )

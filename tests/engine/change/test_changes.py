@@ -6,9 +6,8 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Select
-from blztable.engine.change.facts.seen import Seen
-from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.superchunks import chunk_at
+from blztable.engine.change.reliance import Seen
+from blztable.engine.read.parts import OpenParts, chunk_at
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.errors import ConflictError

@@ -155,9 +155,35 @@ def test_a_filter_keeps_the_rows_that_python_would_keep(data):
 
 
 STRANGE = [
-    *("", " ", "a", "b", "ab", "a.b", "a b", '"', '"a"', "'a'", "(a == 1)", "true", "null", "1"),
-    *("is_null", "is_in", "nan_is_null=false", "and", "equal", "FieldRef.Name(a)", "é", "\n", "?"),
-    *("FieldPath(0)", "FieldPath(99)", "a\0b", "a) in b", "x" * 1000, "??"),
+    "",
+    " ",
+    "a",
+    "b",
+    "ab",
+    "a.b",
+    "a b",
+    '"',
+    '"a"',
+    "'a'",
+    "(a == 1)",
+    "true",
+    "null",
+    "1",
+    "is_null",
+    "is_in",
+    "nan_is_null=false",
+    "and",
+    "equal",
+    "FieldRef.Name(a)",
+    "é",
+    "\n",
+    "?",
+    "FieldPath(0)",
+    "FieldPath(99)",
+    "a\0b",
+    "a) in b",
+    "x" * 1000,
+    "??",
 ]
 names = st.sampled_from(STRANGE) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 

@@ -13,7 +13,7 @@ from blztable.columns.statistics import bounds
 from blztable.engine.query import expressions
 from blztable.engine.query.pruning import Pruner
 from blztable.errors import SchemaError
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from support import arrow_strategies as own
 from support.random_conditions import NAN, PRUNED, Drawn, known_of
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.read import alike, bundles, parts
+from blztable.engine.read import alike, parts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run import limits, pool
@@ -83,7 +83,7 @@ def test_a_program_that_does_not_know_bundles_refuses_the_table_by_name(store, m
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
 def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
-    monkeypatch.setattr(bundles, "SMALL_BUNDLE", most)
+    monkeypatch.setattr(parts, "SMALL_BUNDLE", most)
     opened = []
 
     def note(name, args):
@@ -98,15 +98,15 @@ def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
 
 @pytest.mark.parametrize("columns", [["n"], ["s"], ["d", "f"], TABLE.column_names])
 def test_each_chunk_is_read_once_for_all_columns(columns, monkeypatch):
-    monkeypatch.setattr(bundles, "SMALL_BUNDLE", 0)
+    monkeypatch.setattr(parts, "SMALL_BUNDLE", 0)
     store, read = MemoryStore(), []
     blz.to_blz(TABLE, store, durability="process")
 
-    def note(self, chunk, contents=bundles.OpenBundle.contents):
+    def note(self, chunk, contents=parts.OpenBundle.contents):
         read.append(chunk)
         return contents(self, chunk)
 
-    monkeypatch.setattr(bundles.OpenBundle, "contents", note)
+    monkeypatch.setattr(parts.OpenBundle, "contents", note)
     blz.read_table(store, columns=columns)
     # Text is located before it is filled.
     assert max(map(read.count, read)) <= 2
@@ -452,13 +452,13 @@ def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, monkeypatc
     store, threads = MemoryStore(), set()
     blz.to_blz(table, store, durability="process")
 
-    def note(self, chunk, contents=bundles.OpenBundle.contents):
+    def note(self, chunk, contents=parts.OpenBundle.contents):
         threads.add(threading.get_ident())
         time.sleep(0.01)  # Others would come.
         return contents(self, chunk)
 
     monkeypatch.setattr(alike, "SHARED_BYTES", table.nbytes + (not is_shared))
     monkeypatch.setattr(pool, "_processors", lambda: 4)
-    monkeypatch.setattr(bundles.OpenBundle, "contents", note)
+    monkeypatch.setattr(parts.OpenBundle, "contents", note)
     assert blz.read_table(store) == table
     assert (threads == {threading.get_ident()}) == (not is_shared)

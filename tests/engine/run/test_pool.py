@@ -22,9 +22,8 @@ import pytest
 
 import blztable as blz
 from blztable.engine.run import pool
-from blztable.engine.run.pool import run, run_groups
+from blztable.engine.run.pool import run, run_groups, scratch
 from blztable.engine.run.prefetch import Prefetcher
-from blztable.engine.run.scratch import scratch
 
 SECONDS = 10
 pytestmark = pytest.mark.timeout(60)

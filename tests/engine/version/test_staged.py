@@ -17,8 +17,7 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ColumnNotFoundError
 from blztable.format import manifest
-from blztable.format.line import ColumnParts, FactArrays, appended
-from blztable.format.statistics import Statistics
+from blztable.format.line import ColumnParts, FactArrays, Statistics, appended
 from blztable.storage.memory import MemoryStore
 from support.stores import changing, read, write
 

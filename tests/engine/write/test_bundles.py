@@ -13,7 +13,7 @@ import pytest
 import blztable as blz
 from blztable.engine.change import creation
 from blztable.engine.change.changes import Join
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write import bundles

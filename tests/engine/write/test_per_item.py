@@ -144,8 +144,12 @@ def test_streams_and_the_head_say_it():
         # The first item is empty, and says nothing of the codec.
         assert values.codecs == ("lz4",)
         assert [one.name for one in table["doc"].streams()] == [
-            *("valid", "n.valid", "n.values"),
-            *("body.valid", "body.ends", "body.values"),
+            "valid",
+            "n.valid",
+            "n.values",
+            "body.valid",
+            "body.ends",
+            "body.values",
         ]
 
 

@@ -34,8 +34,15 @@ from support.options import arguments
 SUMS = "SHA256SUMS"
 # What `versions.json` repeats of the head of each manifest.
 FACTS = (
-    *("version", "time", "operation", "rows", "row_groups", "attributes"),
-    *("properties", "commit_ids", "pandas"),
+    "version",
+    "time",
+    "operation",
+    "rows",
+    "row_groups",
+    "attributes",
+    "properties",
+    "commit_ids",
+    "pandas",
 )
 SMALL = {"page_rows": 8, "row_group_rows": 12}
 

@@ -117,7 +117,8 @@ def test_power_lost_behind_a_rewrite_leaves_what_was_committed_since_then(tmp_pa
     left = content(3).slice(1)
     both = pa.concat_tables([left, content(5)])
     made = Commit(
-        *(replaced(3), rewriting_and_appending),
+        replaced(3),
+        rewriting_and_appending,
         {4: Held(left), 5: Held(both)},
         frozenset({2, 3}),
     )

@@ -274,8 +274,18 @@ def sections(random: Random, part: Pieces) -> str:
 
 OF_PIECES = [
     *([values_of_a_chunk] * 4 + [bytes_of_a_chunk] * 2 + [metadata] * 3 + [shapes] * 6),
-    *(header_of_a_chunk, order_of_chunks, offsets, digests, header, header),
-    *(text_of_metadata, trailer, layers, layers, sections, sections),
+    header_of_a_chunk,
+    order_of_chunks,
+    offsets,
+    digests,
+    header,
+    header,
+    text_of_metadata,
+    trailer,
+    layers,
+    layers,
+    sections,
+    sections,
 ]
 
 

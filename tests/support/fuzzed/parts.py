@@ -45,8 +45,15 @@ def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
     index, chunk = some_chunk(random, part)
     name, bits = random.choice(
         [
-            *(("version", 8), ("version_lz", 8), ("flags", 8), ("flags", 8), ("typesize", 8)),
-            *(("nbytes", 32), ("blocksize", 32), ("blocksize", 32), ("ctbytes", 32)),
+            ("version", 8),
+            ("version_lz", 8),
+            ("flags", 8),
+            ("flags", 8),
+            ("typesize", 8),
+            ("nbytes", 32),
+            ("blocksize", 32),
+            ("blocksize", 32),
+            ("ctbytes", 32),
         ]
     )
     value = number(random, getattr(tamper.ChunkHeader.decode(chunk), name)) % (1 << bits)

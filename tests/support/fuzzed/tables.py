@@ -22,7 +22,7 @@ from blztable.engine.query import codes
 from blztable.engine.read import alike
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
-from blztable.format.statistics import Statistics
+from blztable.format.line import Statistics
 from blztable.format.superchunk import unpack
 from blztable.storage.memory import MemoryStore
 from blztable.table.batches import Batches
@@ -486,14 +486,21 @@ OTHERS += [pa.map_(pa.int8(), pa.int8()), pa.dictionary(pa.int8(), pa.binary(0))
 OF_PARTS: list[Callable[[Random, tamper.Part], str]] = [
     *([values_of_a_chunk] * 4 + [bytes_of_a_chunk] * 3 + [metadata] * 3 + [streams] * 2),
     *([encodings] * 3 + [items_of_lists] * 3),
-    *(header_of_a_chunk, order_of_chunks, offsets, digests, header),
-    *(text_of_metadata, trailer, layers),
+    header_of_a_chunk,
+    order_of_chunks,
+    offsets,
+    digests,
+    header,
+    text_of_metadata,
+    trailer,
+    layers,
 ]
 OF_BUNDLES = [*OF_PARTS, *([entries] * 12), *([lines_of_encodings] * 6)]
 OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
     *([schema] * 5 + [frame] * 4 + [head] * 3 + [line] * 4 + [places] * 3 + [rows] * 3),
     *([nulls] * 2 + [nodes] * 3),
-    *(text_of_a_line, text_of_head),
+    text_of_a_line,
+    text_of_head,
 ]
 
 

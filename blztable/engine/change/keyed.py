@@ -1,30 +1,128 @@
-"""Differences: the rows of one version that another one does not have.
+"""Keyed: rows that have equal values in some columns, their key.
 
-Theory of operation. Of a row group whose parts are the same files in both versions, only the rows
-can differ that are deleted in one of them. These rows, and all rows of all other row groups, are
-compared with each other as in a merge of pandas: a row that occurs more often in one version than
-in the other is a difference. So rows that were only moved or written again are none.
+Keys are equal as in a merge of pandas: null equals null, NaN equals NaN, and 0.0 equals -0.0.
+
+`deduplicate` keeps one row of each key. The key columns are in memory with all their rows, and so
+are the columns that decide which row stays. Rows are removed as by a delete.
+
+`differences` are the rows of one version that another one does not have. Of a row group whose parts
+are the same files in both versions, only the rows can differ that are deleted in one of them. These
+rows, and all rows of all other row groups, are compared with each other by all of their columns: a
+row that occurs more often in one version than in the other is a difference. So rows that were only
+moved or written again are none.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from operator import and_
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
-from blztable.engine.change.keyed import keys
+from blztable.columns.types import one_array
+from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.reliance import any_row
+from blztable.engine.change.rows import RowMask, keep
+from blztable.engine.change.sorting import Unsorted
+from blztable.engine.query.expressions import comparable
 from blztable.engine.query.select import take
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.read.selection import RowSpan, spans
+from blztable.engine.run.limits import check_rows
 from blztable.engine.version.versions import Version
+from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
-from blztable.format.head.deletions import live, unpack
+from blztable.format.deletions import live, unpack
 
+# Bytes of the number of its key and of its place in the order, for each row.
+_ROW_BYTES = 24
 # Row groups by what tells each.
 RowGroups = dict[tuple[object, ...], list[int]]
+
+
+def check_key(fields: Sequence[pa.Field]) -> None:
+    """Raise SchemaError unless rows can be found by columns of these types."""
+    for field in fields:
+        if is_nested(field.type):
+            raise SchemaError(
+                f"column {field.name!r}: rows cannot be found by {field.type}; a key has plain "
+                "values"
+            )
+
+
+def key_codes(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
+    """Return a number for each row, shape (rows,): the same where all columns are equal."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        found = one_array(_normal(column)).dictionary_encode(null_encoding="encode")
+        codes = codes * (len(found.dictionary) or 1) + found.indices.to_numpy()
+        if len(columns) > 1:
+            # Numbers below the number of rows, so that the next product is one of 64 bits.
+            codes = np.unique(codes, return_inverse=True)[1]
+    return codes
+
+
+def repeated(codes: np.ndarray) -> int | None:
+    """Return the first row whose key an earlier row has; None if there is none."""
+    first = np.unique(codes, return_index=True)[1]
+    if len(first) == len(codes):
+        return None
+    is_first = np.zeros(len(codes), np.bool_)
+    is_first[first] = True
+    return int(np.argmin(is_first))
+
+
+def key_condition(names: Sequence[str], columns: Sequence[pa.ChunkedArray]) -> pc.Expression:
+    """Return a filter that is true for all rows with one of these keys.
+
+    It is true for other rows, too, if the key has several columns.
+    """
+    pairs = zip(names, columns, strict=True)
+    return reduce(and_, (pc.field(name).isin(pc.unique(_normal(one))) for name, one in pairs))
+
+
+def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which equal values have equal bytes."""
+    column = comparable(column)
+    if not pa.types.is_floating(column.type):
+        return column
+    zero, nan = pa.scalar(0, column.type), pa.scalar(math.nan, column.type)
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))
+
+
+def deduplicate(
+    change_set: ChangeSet, on: Sequence[int], *, last: bool, order_by: Sequence[Key] = ()
+) -> int:
+    """Keep the first or the last row of each key, in the order of some columns.
+
+    Return the number of removed rows.
+    """
+    staged = change_set.staged
+    groups, rows = staged.head.row_groups, staged.head.rows
+    check_key([staged.schema.field(index) for index in on])
+    check_rows(rows, "finding duplicates", _ROW_BYTES)
+    stays = np.zeros(rows, np.bool_)
+    if rows:
+        with OpenColumns.whole(staged) as opened:
+            codes = key_codes(opened.columns(on, spans(groups, 0, rows)))
+        order = Unsorted.of_version(staged).order(order_by) if order_by else None
+        places = np.arange(rows) if order is None else order
+        places = places[::-1] if last else places
+        stays[places[np.unique(codes[places], return_index=True)[1]]] = True
+    firsts = list(accumulate(groups, initial=0))
+
+    def kept(group: int) -> RowMask:
+        return RowMask.of(stays[firsts[group] : firsts[group + 1]])
+
+    # A row that another change added may have any of the keys.
+    return keep(change_set, "deduplicate", kept, any_row)
 
 
 def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +142,7 @@ def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:
     rows = gone.numbers(old), come.numbers(new)
     if not len(rows[0]) or not len(rows[1]):
         return np.sort(rows[1]), np.sort(rows[0])
-    codes = keys.codes([_comparable(*pair) for pair in pairs])
+    codes = key_codes([_comparable(*pair) for pair in pairs])
     before, after = codes[: len(rows[0])], codes[len(rows[0]) :]
     return np.sort(rows[1][_more(after, before)]), np.sort(rows[0][_more(before, after)])
 
@@ -141,7 +239,7 @@ def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray
     both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
     if not is_nested(both.type):
         try:
-            keys.codes([both.slice(0, 0)])
+            key_codes([both.slice(0, 0)])
         except REFUSALS:
             pass
         else:

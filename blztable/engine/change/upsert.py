@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.columns.types import one_array, take
+from blztable.engine.change import keyed
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite
-from blztable.engine.change.facts.touched import Touched
-from blztable.engine.change.keyed import keys
+from blztable.engine.change.reliance import Touched
 from blztable.engine.change.rows import RowMask, append, are_few, remove
 from blztable.engine.change.update import set_values
 from blztable.engine.query.expressions import comparable
@@ -73,8 +73,8 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     """
     staged, rows = change_set.staged, new.table.num_rows
     names = [staged.schema.field(index).name for index in new.on]
-    keys.check([staged.schema.field(index) for index in new.on])
-    again = keys.repeated(keys.codes(new.keys)) if rows else None
+    keyed.check_key([staged.schema.field(index) for index in new.on])
+    again = keyed.repeated(keyed.key_codes(new.keys)) if rows else None
     if again is not None:
         key = {name: column[again].as_py() for name, column in zip(names, new.keys, strict=True)}
         raise ValueError(
@@ -83,7 +83,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         )
     if not rows:
         return 0, 0
-    finder = _Finder(keys.condition(names, new.keys), new)
+    finder = _Finder(keyed.key_condition(names, new.keys), new)
     with OpenColumns.whole(staged) as opened:
         scan = Scan(opened.projection, finder.condition)
         groups = range(len(staged.head.row_groups))
@@ -194,7 +194,7 @@ class _Finder:
             pa.chunked_array([*comparable(new).chunks, *comparable(some.columns[index]).chunks])
             for new, index in zip(self.new.keys, self.new.on, strict=True)
         ]
-        codes, count = keys.codes(both), self.new.table.num_rows
+        codes, count = keyed.key_codes(both), self.new.table.num_rows
         place = np.full(codes.max() + 1, -1)
         place[codes[:count]] = np.arange(count)
         places = place[codes[count:]]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from blztable.arrow.types import Portion
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Rows
-from blztable.engine.change.facts.seen import Seen
+from blztable.engine.change.reliance import Seen
 from blztable.engine.check.verify import verify
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.select import read_selected

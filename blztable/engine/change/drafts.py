@@ -24,9 +24,8 @@ from blztable.engine.version.versions import Version, can_hold_table, newest_num
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
-from blztable.format import layout, manifest
+from blztable.format import deletions, layout, manifest
 from blztable.format.bundle import BundleFacts
-from blztable.format.head import deletions
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store

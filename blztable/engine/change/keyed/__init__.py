@@ -1,1 +1,0 @@
-"""Keyed: changes of rows that are found by the values of some columns, their key."""

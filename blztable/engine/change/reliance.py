@@ -1,0 +1,229 @@
+"""Reliance: what a change relies on, and whether another version still has it.
+
+A change keeps the facts it relies on (`Seen`), not the version itself: a transaction may make
+thousands of changes, and each version holds the parts of all row groups.
+
+A change of rows keeps the row groups that it rewrites or removes, and the predicate of the rows
+that it looked for (`Touched`). It is right on another version if both hold there:
+
+1. Its row groups are still there. A commit that rewrote or removed one of them conflicts, and so
+   does one that deleted rows in it.
+2. No commit has added a row that the predicate means. Blind appends are an exception: they looked
+   at no row, so they may as well come after the change, and their rows are kept.
+
+The head says for each row group when rows last came by another commit than a blind append
+(`changed`), so no version between the two is needed. Row groups that came since are searched:
+statistics answer first, and only those that may have such a row are read. That holds for a change
+that found no row, too: another change may have added one since.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+
+from blztable.engine.query import expressions
+from blztable.engine.query.scan import Scan
+from blztable.engine.read.columns import OpenColumns
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.staged import APPENDED, RowGroup, StagedVersion
+from blztable.engine.version.versions import Version
+from blztable.errors import ConflictError
+from blztable.format.jsontext import Json
+from blztable.format.layout import Path
+from blztable.format.line import ColumnParts
+
+AGAIN = "open the table again and repeat the change"
+# True if a row of the row groups with these indices is one of the rows meant.
+Predicate = Callable[[StagedVersion, Sequence[int]], bool]
+# The line of a column in the base version, which is not parsed before it has to be; or the numbers
+# of its files in the row groups.
+Line = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The facts about a version that a change relies on.
+
+    Attributes
+    ----------
+    version : int
+        Number of the version.
+    rows : int
+        Rows of that version.
+    columns : tuple
+        Paths, schema and frame descriptor.
+    row_groups : bytes or None
+        Digest of the rows and files of all row groups; None if the change does not rely on it.
+    defaults : mapping
+        The default values that the change relies on, by column id; None for no default.
+    """
+
+    version: int
+    rows: int
+    columns: tuple[tuple[Path, ...], pa.Schema, Mapping[str, Json] | None]
+    row_groups: bytes | None = None
+    defaults: Mapping[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def columns_of(cls, staged: StagedVersion) -> Self:
+        """Return the columns and the row count of a version."""
+        head = staged.head
+        columns = (head.columns.paths, staged.schema, head.pandas)
+        return cls(head.version, head.rows, columns)
+
+    @classmethod
+    def rows_of(cls, staged: StagedVersion) -> Self:
+        """Return the columns and all row groups of a version."""
+        return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
+
+    def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
+        """Return these facts and the default values of some columns of the same version."""
+        ids = [str(staged.root(index).path[0]) for index in indices]
+        return replace(self, defaults={one: staged.defaults.get(one) for one in ids})
+
+    def check(self, newest: StagedVersion, change: str) -> None:
+        """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
+        facts, version, name = self._changed(newest), newest.head.version, newest.store.name
+        if facts is None:
+            return
+        if self.version == version:
+            raise ConflictError(
+                f"{name}: the transaction changed its own {facts} while {change} was in progress; "
+                f"change the {facts} before or after it"
+            )
+        raise ConflictError(
+            f"{name}: {change} relies on the {facts} of version {self.version}; version {version} "
+            f"has other {facts}; {AGAIN}"
+        )
+
+    def _changed(self, newest: StagedVersion) -> str | None:
+        """Return the name of facts in which `newest` differs; None if it has all of these."""
+        paths, schema, frame = self.columns
+        head = newest.head
+        if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
+            return "columns"
+        if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
+            return "rows"
+        if any(newest.defaults.get(one) != value for one, value in self.defaults.items()):
+            return "default values"
+        return None
+
+
+def any_row(version: StagedVersion, groups: Sequence[int]) -> bool:
+    """Return True if there are row groups: a change of all rows means any."""
+    return bool(groups)
+
+
+def any_where(staged: StagedVersion, filters: object) -> Predicate:
+    """Return the predicate of the rows for which a filter over a version is true."""
+    expression = expressions.as_expression(filters, staged.schema)
+
+    def matches(version: StagedVersion, groups: Sequence[int]) -> bool:
+        spans = [RowSpan(group, 0, version.head.row_groups[group]) for group in groups]
+        with OpenColumns.whole(version) as opened:
+            scan = Scan(opened.projection, expression)
+            for span in scan.within(spans):
+                opened.forget_before(span.group)
+                if scan.filter([span], opened).count:
+                    return True
+        return False
+
+    return matches
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Row groups of a version, and the predicate of the rows looked for in all of them.
+
+    Attributes
+    ----------
+    groups : sequence of int
+        Indices of the row groups that are rewritten or removed; empty if no row was found.
+    facts : sequence of RowGroup
+        Rows, deleted rows and bundle of each.
+    lines : sequence of Line
+        The files of each, column by column.
+    base : Version or None
+        The version that has the lines which are not parsed.
+    """
+
+    seen: Seen
+    matches: Predicate
+    groups: Sequence[int]
+    facts: Sequence[RowGroup]
+    lines: Sequence[Line]
+    base: Version | None
+
+    @classmethod
+    def of(cls, staged: StagedVersion, groups: Sequence[int], matches: Predicate) -> Self:
+        """Return these row groups of a staged version."""
+        lines = [
+            column.parts if isinstance(column.parts, int) else staged.file_numbers(line, groups)
+            for line, column in enumerate(staged.columns)
+        ]
+        facts, seen = staged.row_group_facts(groups), Seen.columns_of(staged)
+        return cls(seen, matches, groups, facts, lines if groups else [], staged.base)
+
+    def find(self, newest: StagedVersion, change: str) -> list[int]:
+        """Return the indices of the row groups in `newest`; `change` names the change.
+
+        Raises
+        ------
+        ConflictError
+            Another commit changed the columns, changed these row groups, or added a row that the
+            predicate means.
+        """
+        self.seen.check(newest, change)
+        name, version = newest.store.name, self.seen.version
+        found = self._found(newest)
+        if found is None:
+            raise ConflictError(
+                f"{name}: {change} relies on the rows of version {version}; another commit has "
+                f"changed rows in the same row groups; {AGAIN}"
+            )
+        newer = {g for g, at in enumerate(newest.head.all_changed) if version < at < APPENDED}
+        if self.matches(newest, sorted(newer - {*found})):
+            raise ConflictError(
+                f"{name}: {change} relies on the rows of version {version} that it looked for; "
+                f"another commit, which was no plain append, has added such rows; {AGAIN}"
+            )
+        return found
+
+    def _found(self, newest: StagedVersion) -> list[int] | None:
+        """Return the present indices of the row groups; None if one of them is gone."""
+        count = len(newest.head.row_groups)
+        if max(self.groups, default=-1) < count and self._are_in_place(newest):
+            return list(self.groups)
+        lines = [
+            one if isinstance(one, tuple) else tuple(self._parts(one).k[g] for g in self.groups)
+            for one in self.lines
+        ]
+        mine = (
+            (*facts, *files)
+            for facts, files in zip(self.facts, zip(*lines, strict=True), strict=True)
+        )
+        present = {files: group for group, files in enumerate(newest.row_group_files())}
+        found = [present.get(files, -1) for files in mine]
+        return None if -1 in found else found
+
+    def _are_in_place(self, newest: StagedVersion) -> bool:
+        """True if the row groups have the same indices; only lines that differ are parsed."""
+        if newest.row_group_facts(self.groups) != self.facts:
+            return False
+        for line, mine in enumerate(self.lines):
+            theirs = newest.columns[line].parts
+            if isinstance(mine, int) and isinstance(theirs, int) and newest.base and self.base:
+                digests = self.base.head.columns, newest.base.head.columns
+                if digests[0].digest(mine) == digests[1].digest(theirs):
+                    continue
+            if isinstance(mine, int):
+                mine = tuple(self._parts(mine).k[group] for group in self.groups)
+            if newest.file_numbers(line, self.groups) != mine:
+                return False
+        return True
+
+    def _parts(self, line: int) -> ColumnParts:
+        assert self.base is not None, "a line that is not parsed is one of the base version"
+        return self.base.line_parts(line)
