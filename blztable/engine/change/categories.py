@@ -7,7 +7,7 @@ have the same bits. Dictionaries of nested values are no categories: of them, no
 row of the row group has. Writes nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -23,19 +23,11 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 
-# Values of nodes, by the name of the column and the number of the node in pre-order.
-Values = Mapping[tuple[str, int], pa.Array]
+# Values of nodes, by the id of the column, which a rename keeps, and the number of the node in
+# pre-order.
+Values = Mapping[tuple[int, int], pa.Array]
 # Returns the values of a dictionary array that are wanted.
 Pick = Callable[[pa.DictionaryArray], pa.Array]
-
-
-def coded_columns(version: Version) -> list[int]:
-    """Return the indices of the columns that have dictionaries."""
-    return [
-        index
-        for index, field in enumerate(version.schema)
-        if any(pa.types.is_dictionary(node.type) for node in Node.of(field.type).walk())
-    ]
 
 
 def used(version: Version) -> Values:
@@ -72,35 +64,33 @@ def without(values: Values, others: Values) -> Values:
 
 def has_values(opened: OpenColumns, group: int, gone: Values) -> bool:
     """True if a row group has one of the values, or a nested value that none of its rows has."""
-    for index, field in _coded(opened.version):
-        node = Node.of(field.type)
+    for index, column, node in _coded(opened.version):
         for chunk in _read(opened, index, group).chunks:
             flats = flatten(node, chunk)
             slim = list(_without_unused(node, iter(flats)))
             if any(len(one) != len(other) for one, other in zip(flats, slim, strict=True)):
                 return True
             for number, flat in enumerate(slim):
-                key = field.name, number
+                key = column, number
                 if key in gone and _among(as_stored(flat.dictionary), gone[key]).any():
                     return True
     return False
 
 
-def dropped(table: pa.Table, gone: Values) -> pa.Table:
-    """Return rows without these values, and without nested values that no row has."""
-    for index, field in enumerate(table.schema):
-        node = Node.of(field.type)
-        if any(pa.types.is_dictionary(one.type) for one in node.walk()):
-            chunks = [_dropped(field.name, node, chunk, gone) for chunk in table[index].chunks]
-            table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
+def dropped(version: Version, table: pa.Table, gone: Values) -> pa.Table:
+    """Return rows of a version without these values, and without nested values that no row has."""
+    for index, column, node in _coded(version):
+        field = table.schema.field(index)
+        chunks = [_dropped(column, node, chunk, gone) for chunk in table[index].chunks]
+        table = table.set_column(index, field, pa.chunked_array(chunks, field.type))
     return table
 
 
-def _dropped(name: str, node: Node, array: pa.Array, gone: Values) -> pa.Array:
+def _dropped(column: int, node: Node, array: pa.Array, gone: Values) -> pa.Array:
     flats = list(_without_unused(node, iter(flatten(node, array))))
     for number, flat in enumerate(flats):
-        if (name, number) in gone:
-            flats[number] = _recoded(flat, gone[name, number])
+        if (column, number) in gone:
+            flats[number] = _recoded(flat, gone[column, number])
     return rebuilt(node, iter(flats))
 
 
@@ -137,17 +127,16 @@ def _without_unused(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]
 
 def _values(version: Version, pick: Pick) -> Values:
     """Return picked values of each node that is a dictionary, each once."""
-    found: dict[tuple[str, int], list[pa.Array]] = {}
+    found: dict[tuple[int, int], list[pa.Array]] = {}
     with OpenColumns.whole(version) as opened:
-        for index, field in _coded(version):
-            node = Node.of(field.type)
+        for index, column, node in _coded(version):
             for group in range(len(version.head.row_groups)):
                 for chunk in _read(opened, index, group).chunks:
                     flats = _without_unused(node, iter(flatten(node, chunk)))
                     for number, flat in enumerate(flats):
                         if pa.types.is_dictionary(flat.type):
                             values = as_stored(pick(flat))
-                            found.setdefault((field.name, number), []).append(values)
+                            found.setdefault((column, number), []).append(values)
     return {key: _distinct(arrays) for key, arrays in found.items()}
 
 
@@ -156,8 +145,13 @@ def _read(opened: OpenColumns, index: int, group: int) -> pa.ChunkedArray:
     return opened.columns([index], [RowSpan(group, 0, rows)])[0]
 
 
-def _coded(version: Version) -> Iterable[tuple[int, pa.Field]]:
-    return [(index, version.schema.field(index)) for index in coded_columns(version)]
+def _coded(version: Version) -> Iterator[tuple[int, int, Node]]:
+    """Yield the index, the id and the tree of each column that has dictionaries."""
+    paths = version.head.columns.paths
+    for index, field in enumerate(version.schema):
+        node = Node.of(field.type)
+        if any(pa.types.is_dictionary(one.type) for one in node.walk()):
+            yield index, paths[version.nodes(index)[0]][0], node
 
 
 def _used(array: pa.DictionaryArray) -> pa.Array:
@@ -174,7 +168,7 @@ def _distinct(arrays: Sequence[pa.Array]) -> pa.Array:
 def _among(values: pa.Array, others: pa.Array) -> np.ndarray:
     """Return True for each value that is among the others."""
     if values.type != others.type:
-        # A column of this name has another type now.
+        # The column has another type now.
         return np.zeros(len(values), np.bool_)
     numbers = numbered(pa.concat_arrays([values, others]))
     return np.isin(numbers[: len(values)], numbers[len(values) :])

@@ -197,7 +197,7 @@ def _join(
     with OpenColumns.whole(staged) as opened:
         portions = _portions(opened, start, stop, size)
         if gone is not None:
-            portions = ((categories.dropped(table, gone), rows) for table, rows in portions)
+            portions = ((categories.dropped(staged, table, gone), rows) for table, rows in portions)
         groups, written = change_set.write(columns, row_groups(portions, size), is_whole=True)
     change_set.add(
         operation, Join.of(staged, start, stop, groups, written), is_droppable=is_droppable

@@ -339,8 +339,9 @@ def test_a_category_that_rows_had_before_is_in_no_file(make, is_deleted, row_gro
             t.delete("user = 2")
         else:
             t.update({"name": NAMES[0]}, where="user = 2")
+        t.rename_columns({"name": "who"})
         assert t.erase("user = 5").left == ()
-        assert "Nobody" in t.to_arrow()["name"].chunk(0).dictionary.to_pylist()
+        assert "Nobody" in t.to_arrow()["who"].chunk(0).dictionary.to_pylist()
     assert tell(place) == []
 
 
