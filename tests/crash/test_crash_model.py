@@ -27,10 +27,10 @@ def recording(tmp_path, *, drop=None):
 def replace_durably(store, disk):
     """Replace a file the safe way: temporary file, flush, rename, flush of the directory."""
     meta = store._directories._keep("meta").fd
-    fd = disk.create("new", meta)
-    disk.write(fd, [NEW])
-    disk.sync_file(fd)
-    disk.close(fd)
+    file = disk.create("new", meta)
+    disk.write(file.fd, [NEW])
+    disk.sync_file(file.fd)
+    disk.close(file)
     disk.rename("new", "sizes", meta)
     disk.sync_directory(meta)
     disk.mark("returned")

@@ -64,6 +64,12 @@ def tables(draw):
     return pa.table(data)
 
 
+def digits_of(opened):
+    """Return the digits that an open table keeps, by name."""
+    columns = opened.storage.columns or {}
+    return {name: own.digits for name, own in columns.items() if own.digits is not None}
+
+
 def with_digits(table):
     """Return Arrow data with each float rounded by the model."""
     for index, name in enumerate(table.column_names):
@@ -127,7 +133,7 @@ def test_every_verb_keeps_as_many_digits(table, verbs, options, data):
         for verb in verbs:
             model = changed(data.draw, verb, opened, model)
         assert text(opened.to_arrow()) == text(model)
-        assert opened.digits == KEPT
+        assert digits_of(opened) == KEPT
         above = pc.sum(pc.greater(model["f8"], 1)).as_py() or 0
         assert opened.count(filters=[("f8", ">", 1)]) == above
         assert opened.verify()
@@ -183,7 +189,7 @@ def test_other_columns_keep_all_digits():
         assert (table["a"].digits, table["b"].digits) == (3, None)
         assert "double, 3 digits kept, 1 rows" in repr(table["a"])
         assert table.schema.field("a").metadata == {b"blz:truncate": b"3"}
-        assert table[["b"]].digits == {}
+        assert digits_of(table[["b"]]) == {}
 
 
 def test_a_renamed_or_restored_column_keeps_as_many_digits():
@@ -208,12 +214,12 @@ def test_a_new_column_may_keep_fewer_digits():
         with table.transaction() as tx:
             tx.add_column("d", 1 / 3, storage=blz.Storage(digits=2))
         table.append({"a": [1 / 3]})
-        assert table.digits == {"b": 3, "c": 1, "d": 2}
+        assert digits_of(table) == {"b": 3, "c": 1, "d": 2}
         assert table.to_arrow().to_pylist() == [
             {"a": 1 / 3, "b": 341 / 1024, "c": 11 / 16, "d": 43 / 128},
             {"a": 1 / 3, "b": 683 / 1024, "c": None, "d": None},
         ]
-        with pytest.raises(blz.SchemaError, match="column 'e': truncate keeps digits of floats"):
+        with pytest.raises(blz.SchemaError, match="column 'e': only digits of floats"):
             table.add_column("e", [1, 2], storage=blz.Storage(digits=3))
 
 
@@ -245,7 +251,7 @@ def test_a_table_made_of_the_arrow_data_of_another_has_its_setting():
     blz.to_blz({"a": [1 / 3]}, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}))
     blz.to_blz(blz.read_table(store), copy)
     with blz.open(copy) as table:
-        assert table.digits == {"a": 3}
+        assert digits_of(table) == {"a": 3}
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"0", b"18", b"-1", b"003", b"1_0", "\u0663".encode()])
@@ -256,7 +262,7 @@ def test_foreign_metadata_that_are_no_number_of_digits_mean_nothing(text):
     blz.to_blz(table, store)
     assert blz.read_table(store).equals(table, check_metadata=True)
     with blz.open(store) as opened:
-        assert opened.digits == {}
+        assert digits_of(opened) == {}
 
 
 def test_an_append_cannot_change_the_setting():
@@ -276,7 +282,7 @@ def test_an_append_cannot_change_the_setting():
         )
         blz.to_blz({"a": [1 / 3]}, path, mode="a")
         with pytest.raises(
-            blz.SchemaError, match="column 'a': truncate is 2, but the table keeps 3"
+            blz.SchemaError, match="column 'a': digits is 2, but the table keeps 3"
         ):
             blz.to_blz(
                 {"a": [1 / 3]},
@@ -294,17 +300,16 @@ def test_an_append_cannot_change_the_setting():
 @pytest.mark.parametrize(
     ("truncate", "error", "message"),
     [
-        (3, TypeError, "truncate must be a mapping"),
-        ({"a": 0}, ValueError, "column 'a' must keep from 1 to 17 digits, not 0"),
+        ({"a": 0}, ValueError, "from 1 to 17.*not 0"),
         ({"a": 18}, ValueError, "not 18"),
         ({"a": True}, ValueError, "not True"),
         ({"a": 2.5}, ValueError, "not 2.5"),
         (
             {"n": 2},
             blz.SchemaError,
-            "column 'n': truncate keeps digits of floats, not of int64; cast the column to double",
+            "column 'n': only digits of floats are left out, not of int64; cast the column to double",
         ),
-        ({"z": 2}, blz.ColumnNotFoundError, "truncate: no column is named 'z'"),
+        ({"z": 2}, blz.ColumnNotFoundError, "no column is named 'z'"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_written(truncate, error, message):

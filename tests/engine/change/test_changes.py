@@ -79,10 +79,10 @@ def test_what_was_chosen_for_a_column_goes_when_it_is_dropped(store):
     with opened(store) as table:
         table.drop_columns(["a"])
         assert properties(store) == {
-            "compression": {},
+            "compression": None,
             "clevel": {"b": 1},
-            "shuffle": {},
-            "page_rows": {},
+            "shuffle": None,
+            "page_rows": None,
         }
         # A new column of the same name is another column.
         table.add_column("a", ROWS["a"])

@@ -26,6 +26,7 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
     condition = drawn.condition(1) & drawn.condition(1) & (pc.bit_wise_and(pc.field("n"), 3) != 1)
     try:
         expressions.check(condition, table.schema)
+        expressions.decided(condition, table.schema)
         columns = {name: table[name] for name in table.column_names}
         left = np.flatnonzero(expressions.mask(condition, columns, len(table)))
     except SchemaError:
