@@ -9,7 +9,7 @@ import re
 _VERBS = "compact|diff|erase|recover|repair|restore|unpack|vacuum|verify|versions|pack"
 _COMMANDS = (
     (r"\bevolve=True", "--evolve"),
-    (r"\b(?:write one with )?to_blz\(\) or create\(\)", "make one with `blz import`"),
+    (r"(?:write one with )?to_blz\(\) or create\(\)", "make one with `blz import`"),
     (r"\bread it with pandas\.read_\w+\(.*blztable\.to_blz\b", "make a table of it: `blz import`"),
     (r"\bmake a table of it with blztable\.convert\(.*", "make a table of it: `blz import`"),
     (r"\bchange the column with alter_column\(.*", "convert the data"),
