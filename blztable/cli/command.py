@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
+from blztable.cli.advice import of_command_line
 from blztable.cli.arguments import UsageError, parser
 from blztable.cli.terminal import encodable, printable
 from blztable.errors import BlzError, CorruptError
@@ -63,11 +64,11 @@ def _run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
     except UsageError as error:
-        return _failed(error, USAGE)
+        return _failed(str(error), USAGE)
     except CorruptError as error:
-        return _failed(error, DAMAGE)
+        return _failed(of_command_line(str(error)), DAMAGE)
     except _EXPECTED as error:
-        return _failed(error, ERROR)
+        return _failed(of_command_line(str(error)), ERROR)
     return code
 
 
@@ -98,6 +99,6 @@ def _commits() -> Iterator[list[int]]:
         log.removeHandler(handler)
 
 
-def _failed(error: Exception, code: int) -> int:
-    print(encodable(f"blz: {printable(str(error))}", sys.stderr.encoding), file=sys.stderr)
+def _failed(message: str, code: int) -> int:
+    print(encodable(f"blz: {printable(message)}", sys.stderr.encoding), file=sys.stderr)
     return code

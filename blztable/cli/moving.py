@@ -150,8 +150,7 @@ def _until_wide_enough(files: sources.Files, read: Callable[[], R]) -> R:
             continue
         except blz.SchemaError as error:
             place = f"{files.place}, from row {files.rows + 1:,} on"
-            message = str(error).replace("evolve=True", "--evolve")
-            raise blz.SchemaError(f"{place}: {message}") from None
+            raise blz.SchemaError(f"{place}: {error}") from None
 
 
 def _types_kept(options: Namespace, table: blz.CTable) -> dict[str, pa.DataType]:
