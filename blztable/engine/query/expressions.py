@@ -32,7 +32,7 @@ from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
 from blztable.arrow.types import bits_of, nulls
 from blztable.columns.codecs import null
 from blztable.columns.stored import as_compared, compared_type
-from blztable.engine.query import literals
+from blztable.engine.query import literals, where
 from blztable.engine.query.expression_tree import (
     Argument,
     functions,
@@ -41,7 +41,6 @@ from blztable.engine.query.expression_tree import (
     with_columns_for_fields,
 )
 from blztable.engine.query.literals import Column
-from blztable.engine.query.text import where
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, check_encodes, no_column
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.query.expressions import decided
-from blztable.engine.query.text.where import parse
+from blztable.engine.query.where import parse
 from blztable.errors import ColumnNotFoundError, SchemaError
 
 ODD = 'or "not".x'

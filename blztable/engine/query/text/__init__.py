@@ -1,1 +1,0 @@
-"""Conditions as text."""
