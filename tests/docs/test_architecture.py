@@ -68,11 +68,10 @@ MAY_IMPORT = {
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
-    "importing": {"api", "compat", "errors", "engine", "storage", "table", "writing"},
-    "packing": {"errors", "engine", "storage", "table"},
+    "copying": {"api", "compat", "errors", "engine", "report", "storage", "table", "writing"},
     "accessor": {"writing", "storage"},
     "face": {
-        *("accessor", "api", "arrays", "engine", "errors", "importing", "packing", "report"),
+        *("accessor", "api", "arrays", "copying", "engine", "errors", "report"),
         *("storage", "table", "version", "writing"),
     },
     "cli": {"arrow", "errors", "face", "api", "ownership", "version"},
