@@ -67,5 +67,5 @@ class OneFile:
     def time_copy(self, shape, layout):
         """Pack a directory, or unpack a file."""
         target = Path(tempfile.mkdtemp(dir=self.folder)) / "copy.blz"
-        move = blz.pack if layout == "directory" else blz.unpack
-        move(self.path, target, durability="process")
+        other = "file" if layout == "directory" else "directory"
+        blz.copy(self.path, target, layout=other, durability="process")

@@ -5,10 +5,8 @@ rooms behind them are imported at the first use of a name: a program that only i
 passes it on, does not wait for them.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from blztable import accessor as accessor  # Registers `df.to_blz`.
 from blztable.errors import (
@@ -34,12 +32,12 @@ from blztable.version import VERSION
 if TYPE_CHECKING:
     from blztable.api import create, dataset, exists, open, read_blz, read_table
     from blztable.arrays.superchunk import SuperChunk
+    from blztable.copying import copy
     from blztable.engine.write.options import Storage
-    from blztable.importing import convert
-    from blztable.packing import pack, recover, unpack
     from blztable.report import (
         Changed,
         ColumnPlan,
+        Copied,
         DiskUsage,
         Erased,
         Explanation,
@@ -79,6 +77,7 @@ __all__ = [
     "ColumnPlan",
     "CommitUnknownError",
     "ConflictError",
+    "Copied",
     "CorruptError",
     "DiskUsage",
     "Erased",
@@ -105,28 +104,26 @@ __all__ = [
     "VersionDiff",
     "VersionInfo",
     "VersionLeft",
-    "convert",
+    "copy",
     "create",
     "dataset",
     "exists",
     "open",
-    "pack",
     "read_blz",
     "read_table",
-    "recover",
     "to_blz",
-    "unpack",
 ]
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
     "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
-    "packing": ("pack", "recover", "unpack"),
     "arrays.superchunk": ("SuperChunk",),
+    "copying": ("copy",),
     "engine.write.options": ("Storage",),
     "report": (
         "Changed",
         "ColumnPlan",
+        "Copied",
         "DiskUsage",
         "Erased",
         "Explanation",
@@ -149,22 +146,6 @@ _HOMES = {
     "table.transaction": ("Transaction",),
     "writing": ("to_blz",),
 }
-
-
-class _Face(ModuleType):
-    """The package as a module: `convert` is the function, not the room of this name."""
-
-    @property
-    def convert(self) -> Any:
-        """Import and return the function."""
-        return import_module("blztable.importing").convert
-
-    @convert.setter
-    def convert(self, room: ModuleType) -> None:
-        """Ignore the room: the import of a module sets it as an attribute of its package."""
-
-
-sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> object:

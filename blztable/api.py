@@ -199,7 +199,8 @@ def open(
             if found is not None:
                 raise CorruptError(
                     f"{found.store.name} was never finished: {whole(found)}; read them with "
-                    'on_corrupt="skip", or write them to a table with blztable.recover'
+                    'on_corrupt="skip", or copy them with '
+                    'blztable.copy(source, target, on_corrupt="skip")'
                 ) from None
             if _is_unfinished(store):
                 raise CorruptError(

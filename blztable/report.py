@@ -889,6 +889,37 @@ class Repaired(Printed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Copied(Printed):
+    """Result of `copy`: what was copied, and what was not.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows of the copy.
+    version : int or None
+        Number of the version that was copied; None if the source had none.
+    lost : tuple of str
+        For each thing that was not copied, or is damaged in the copy: what it is.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+    >>> blz.copy("t.blz", "t-again.blz")
+    version 1: 3 rows
+    """
+
+    rows: int
+    version: int | None = None
+    lost: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line of what was copied, and one for each thing that was not."""
+        of = "" if self.version is None else f"version {self.version}: "
+        return "\n".join([f"{of}{self.rows:,} rows", *(f"not copied: {one}" for one in self.lost)])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Changed(Printed):
     """Result of a change: the numbers of rows that it changed, and the version that it made.
 

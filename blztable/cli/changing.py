@@ -111,19 +111,19 @@ def pack(options: Namespace) -> None:
         check_stdout()
         if sys.stdout.isatty():
             raise UsageError("a table is not text; send it to a file or to `blz unpack -`")
-        blz.pack(options.path, sys.stdout.buffer, version=options.version)
+        target = sys.stdout.buffer
     else:
-        blz.pack(options.path, options.target, version=options.version)
+        target = options.target
+    blz.copy(options.path, target, layout="file", version=options.version)
 
 
 def unpack(options: Namespace) -> None:
     """Write a table in one file as a directory."""
     source = sys.stdin.buffer if options.path == "-" else options.path
-    blz.unpack(source, options.target, version=options.version)
+    blz.copy(source, options.target, layout="directory", version=options.version)
 
 
 def recover(options: Namespace) -> None:
     """Write what is whole of an unfinished or damaged file."""
-    blz.recover(options.path, options.target, version=options.version)
-    with blz.open(options.target) as table:
-        print(f"recovered: rows 0 to {table.nrows:,}")
+    done = blz.copy(options.path, options.target, version=options.version, on_corrupt="skip")
+    print(f"recovered: rows 0 to {done.rows:,}")

@@ -95,6 +95,10 @@ def _convert(options: Namespace) -> int:
             raise UsageError(f"--{option} is for files; convert the old table first")
     (path,) = options.files
     with blz.open(path) as old:
+        if old.versions():
+            raise UsageError(
+                f"{path} is a table of blztable; copy it with `blz pack` or `blz unpack`"
+            )
         names = column_names(old.column_names, options.columns)
         total = old.nrows
     mode: Literal["w", "x"] = "w" if options.replace else "x"
@@ -107,7 +111,7 @@ def _convert(options: Namespace) -> int:
             advance(max(done - seen, 0))
             seen = max(done, seen)
 
-        return blz.convert(path, options.table, columns=names, mode=mode, progress=report)
+        return blz.copy(path, options.table, columns=names, mode=mode, progress=report).rows
 
 
 def _import_files(options: Namespace) -> int:

@@ -35,7 +35,7 @@ class OldTable(CTable):
     """A directory of BLZ or bcolz, or a file of Bloscpack, with all methods that read.
 
     Made by `open`. It has no versions, statistics or checksums of its own. The methods that change
-    a table raise ReadOnlyError; `convert` makes a table of it that can be changed.
+    a table raise ReadOnlyError; `copy` makes a table of it that can be changed.
     """
 
     def __init__(self, snapshot: Snapshot, **options: Any) -> None:
@@ -148,7 +148,7 @@ def named(store: Store) -> Iterator[None]:
 def _remedy(kind: str, path: str) -> str:
     of_arrays = f"; change an array with blztable.SuperChunk.open({path!r}, 'a')"
     return (
-        f"make a table of it with blztable.convert({path!r}, new), and change that"
+        f"make a table of it with blztable.copy({path!r}, new), and change that"
         f"{of_arrays if kind == bloscpack.KIND else ''}"
     )
 

@@ -63,7 +63,7 @@ class MemoryStore(Store):
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
             f"{self._name}: a table in memory belongs to its process and cannot be copied or "
-            "pickled; write it to a path, or pack() it into a file"
+            "pickled; write it to a path, or copy() it to one"
         )
 
     @property

@@ -50,7 +50,7 @@ def both(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("both")
     old, new = folder / "old", folder / "new"
     write_table(old, COLUMNS, CHUNKS, {"till": 7}, is_blz=request.param == "blz", default=None)
-    assert blz.convert(old, new) == ROWS
+    assert blz.copy(old, new).rows == ROWS
     with blz.open(old) as one, blz.open(new) as other:
         yield one, other
 
@@ -194,7 +194,7 @@ def damaged(tmp_path_factory):
     """Return a table of bcolz that has lost chunks, and a whole one of ours."""
     folder = tmp_path_factory.mktemp("damaged")
     write_table(folder / "old", COLUMNS, CHUNKS, default=None)
-    blz.convert(folder / "old", folder / "new")
+    blz.copy(folder / "old", folder / "new")
     for name, (chunk, _) in LOST.items():
         (folder / "old" / name / "data" / f"__{chunk}.blp").unlink()
     with blz.open(folder / "old") as old, blz.open(folder / "new") as new:

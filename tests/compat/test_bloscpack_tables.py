@@ -50,7 +50,7 @@ def test_each_sample_is_a_table(name, tmp_path):
         rows = np.arange(shape[0])[::-13]
         taken = table.take(rows).column(0).combine_chunks()
         assert taken.to_pylist() == values[rows].tolist()
-    assert blz.convert(SAMPLES / name, tmp_path / "new") == shape[0]
+    assert blz.copy(SAMPLES / name, tmp_path / "new").rows == shape[0]
     assert same_table(blz.read_table(tmp_path / "new"), blz.read_table(SAMPLES / name))
 
 
@@ -78,7 +78,7 @@ def test_any_array_is_read_as_if_it_were_written_to_a_table(values, order, tmp_p
     with blz.open(tmp_path / "x.blp") as table:
         assert same_table(table.tail(3), expected.slice(max(len(expected) - 3, 0)))
         assert sum(batch.num_rows for batch in table.to_batches()) == len(expected)
-    assert blz.convert(tmp_path / "x.blp", tmp_path / "new") == len(expected)
+    assert blz.copy(tmp_path / "x.blp", tmp_path / "new").rows == len(expected)
     assert same_table(blz.read_table(tmp_path / "new"), expected)
 
 
@@ -199,7 +199,7 @@ def test_the_metalayers_of_an_array_are_those_of_its_table(tmp_path):
         array.append(range(5))
         array.vlmeta["note"] = b"long" * 1000
         array.vlmeta["other"] = b""
-    blz.convert(path, tmp_path / "a.blz")
+    blz.copy(path, tmp_path / "a.blz")
     for place in (path, tmp_path / "a.blz"):
         with blz.open(place) as table:
             assert dict(table.meta) == {"pet": b"cat"}
@@ -213,5 +213,5 @@ def test_more_metalayers_than_a_table_has_room_for_are_refused_before_it_is_writ
     with blz.SuperChunk.create(path, "i8", (3,)) as array:
         array.vlmeta["a"] = array.vlmeta["b"] = bytes(9 << 20)
     with pytest.raises(blz.LimitError, match="metalayers of a table"):
-        blz.convert(path, tmp_path / "a.blz")
+        blz.copy(path, tmp_path / "a.blz")
     assert not (tmp_path / "a.blz").exists()

@@ -131,7 +131,7 @@ WAYS = {
     "read_blz, skipping": lambda path: blz.read_blz(path, on_corrupt="skip"),
     "read_table": blz.read_table,
     "dataset": blz.dataset,
-    "convert": lambda path: blz.convert(path, f"{path}.new"),
+    "copy": lambda path: blz.copy(path, f"{path}.new"),
 }
 EACH = pytest.mark.parametrize("name", [*FILES, *DIRECTORIES])
 

@@ -203,7 +203,7 @@ def test_attributes_of_a_column_are_in_its_field(tmp_path):
     (tmp_path / "t" / "__rootdirs__").write_text('{"names": ["x"]}')
     with blz.open(tmp_path / "t") as table:
         assert table.schema.field("x").metadata == {b"attrs": b'{"unit": "m"}'}
-    blz.convert(tmp_path / "t", tmp_path / "new")
+    blz.copy(tmp_path / "t", tmp_path / "new")
     assert blz.read_table(tmp_path / "new").schema.field("x").metadata[b"attrs"] == b'{"unit": "m"}'
 
 
@@ -234,7 +234,7 @@ def test_values_wider_than_a_typesize_of_blosc_are_read(tmp_path):
     assert table["rows"][3].as_py() == row
     found = blz.read_table(tmp_path / "old", columns=["text"], filters=pc.field("rows", "a") > 90)
     assert found.num_rows == 9
-    assert blz.convert(tmp_path / "old", tmp_path / "new") == 100
+    assert blz.copy(tmp_path / "old", tmp_path / "new").rows == 100
 
 
 # Bug: they were refused, though a table keeps the complex columns of pandas.
@@ -245,7 +245,7 @@ def test_complex_numbers_are_structs_of_their_parts(dtype, tmp_path):
     nested["z"][:, 1] = values
     columns = {"plain": values, "two": values.reshape(100, 1) * [1, 2], "nested": nested}
     write_table(tmp_path / "old", columns, 9, default=None)
-    assert blz.convert(tmp_path / "old", tmp_path / "new") == 100
+    assert blz.copy(tmp_path / "old", tmp_path / "new").rows == 100
     table = blz.read_table(tmp_path / "new")
     part = pa.float32() if dtype.endswith("8") else pa.float64()
     assert table.schema.field("plain").type == pa.struct([("real", part), ("imag", part)])
@@ -267,7 +267,7 @@ def structs(tmp_path):
     rows["s"]["when"][::3] = "NaT"
     columns = {"key": np.arange(100), "rows": rows, "z": np.arange(100) * (1 - 1j)}
     write_table(tmp_path / "old", columns, {"key": 100, "rows": 7, "z": 30}, default=None)
-    assert blz.convert(tmp_path / "old", tmp_path / "new") == 100
+    assert blz.copy(tmp_path / "old", tmp_path / "new").rows == 100
     with blz.open(tmp_path / "old") as old, blz.open(tmp_path / "new") as new:
         yield old, new
 
@@ -315,7 +315,7 @@ def test_fields_are_converted_without_the_others_and_with_their_defaults(tmp_pat
     rows["a"], rows["s"]["y"] = np.arange(30), "é"
     write_table(tmp_path / "old", {"rows": rows, "key": np.arange(30)}, 9)
     names = ["rows.s.y", "key", "rows.a"]
-    assert blz.convert(tmp_path / "old", tmp_path / "new", columns=names) == 30
+    assert blz.copy(tmp_path / "old", tmp_path / "new", columns=names).rows == 30
     with blz.open(tmp_path / "new", mode="a") as new, blz.open(tmp_path / "old") as old:
         assert new.to_arrow().to_pylist() == old.to_arrow(names).to_pylist()
         new.append({"key": [30]})
@@ -333,7 +333,7 @@ def test_fields_that_are_not_there_are_named(structs):
 # Bug: an IndexError, because an old table has no statistics.
 @pytest.mark.usefixtures("small_windows")
 def test_columns_are_described_by_reading_them(path, tmp_path):
-    blz.convert(path, tmp_path / "new")
+    blz.copy(path, tmp_path / "new")
     with blz.open(path) as old, blz.open(tmp_path / "new") as new:
         pd.testing.assert_frame_equal(old.describe(), new.describe())
         for name in COLUMNS:
@@ -349,7 +349,7 @@ def test_values_without_an_order_have_no_extremes(tmp_path):
         "s": np.zeros(30, "i4,f8"),
     }
     write_table(tmp_path / "old", columns, 9, default=None)
-    blz.convert(tmp_path / "old", tmp_path / "new")
+    blz.copy(tmp_path / "old", tmp_path / "new")
     with blz.open(tmp_path / "old") as old, blz.open(tmp_path / "new") as new:
         pd.testing.assert_frame_equal(old.describe(), new.describe())
         assert old["three"].min() is old["two"].max() is None
@@ -401,7 +401,7 @@ def test_a_column_that_cannot_be_read_is_named_and_the_others_are_read(path, dty
     file = path / "code" / "meta" / "storage"
     file.write_text(file.read_text().replace('"|S2"', f'"{dtype}"'))
     others = [name for name in COLUMNS if name != "code"]
-    for read in (blz.read_table, lambda old: blz.convert(old, tmp_path / "new")):
+    for read in (blz.read_table, lambda old: blz.copy(old, tmp_path / "new")):
         with pytest.raises(blz.FormatError, match=r"'code'.*columns=\['key', 'price'"):
             read(path)
     with blz.open(path) as table:
@@ -409,20 +409,20 @@ def test_a_column_that_cannot_be_read_is_named_and_the_others_are_read(path, dty
         assert table.to_arrow(others).num_rows == ROWS
         assert [one.column for one in table.verify().problems] == ["code"]
         assert table.count(filters=pc.field("key") < 3) == 3
-    assert blz.convert(path, tmp_path / "new", columns=others) == ROWS
+    assert blz.copy(path, tmp_path / "new", columns=others).rows == ROWS
     assert blz.read_table(tmp_path / "new").column_names == others
 
 
 def test_nothing_that_changes_a_table_touches_it(path):
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     kind = "BLZ table" if b'"dirs"' in before[path / "__rootdirs__"] else "bcolz table"
-    with pytest.raises(blz.ReadOnlyError, match=f"is a {kind}.*blztable.convert"):
+    with pytest.raises(blz.ReadOnlyError, match=f"is a {kind}.*blztable.copy"):
         blz.open(path, "a")
     for mode in ("w", "x", "a"):
-        with pytest.raises(blz.TableExistsError, match=f"is a {kind}.*blztable.convert"):
+        with pytest.raises(blz.TableExistsError, match=f"is a {kind}.*blztable.copy"):
             blz.to_blz(FRAME, path, mode=mode)
     for mode in ("w", "x"):
-        with pytest.raises(blz.TableExistsError, match=f"is a {kind}.*blztable.convert"):
+        with pytest.raises(blz.TableExistsError, match=f"is a {kind}.*blztable.copy"):
             blz.create(path, {"x": int}, mode=mode)
         with pytest.raises(blz.TableExistsError, match=f"is a {kind.split()[0]} array"):
             blz.to_blz(FRAME, path / "key", mode=mode)
@@ -437,7 +437,7 @@ def test_nothing_that_changes_a_table_touches_it(path):
             lambda: table.compact(),
             lambda: table.transaction(),
         ):
-            with pytest.raises(blz.ReadOnlyError, match=r"blztable\.convert"):
+            with pytest.raises(blz.ReadOnlyError, match=r"blztable\.copy"):
                 change()
     with pytest.raises(blz.TableNotFoundError, match="no versions"):
         blz.open(path, version=1)
@@ -469,7 +469,7 @@ def test_the_default_of_each_dtype_comes_along(tmp_path):
     for name, default in DEFAULTS.items():
         file = tmp_path / "old" / name / "meta" / "storage"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"dflt": default}))
-    blz.convert(tmp_path / "old", tmp_path / "new")
+    blz.copy(tmp_path / "old", tmp_path / "new")
     with blz.open(tmp_path / "new", "a") as table:
         table.resize(21)
         row = table.tail(1)
@@ -491,7 +491,7 @@ def test_false_defaults_are_left_out(tmp_path):
     file = tmp_path / "old" / "x" / "meta" / "storage"
     for default in ("text", [1, 2, 3], {"a": 1}, 1e300, float("nan"), 10**20, None):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"dflt": default}))
-        blz.convert(tmp_path / "old", tmp_path / "new", mode="w")
+        blz.copy(tmp_path / "old", tmp_path / "new", mode="w")
         assert blz.read_table(tmp_path / "new").num_rows == 20
 
 
@@ -499,32 +499,29 @@ def test_a_table_with_some_columns_is_one_of_the_program_too(path):
     with blz.open(path) as table:
         some = table[["key"]]
         assert (some.kind, some.versions(), some.column_names) == (table.kind, [], ["key"])
-        with pytest.raises(blz.ReadOnlyError, match=r"blztable\.convert"):
+        with pytest.raises(blz.ReadOnlyError, match=r"blztable\.copy"):
             some.append(FRAME)
         assert some.verify().columns == ("key",)
 
 
-def test_a_table_of_our_own_is_not_converted(tmp_path):
-    blz.to_blz(FRAME, tmp_path / "t")
-    with pytest.raises(ValueError, match="a table of blztable"):
-        blz.convert(tmp_path / "t", tmp_path / "new")
+def test_a_copy_of_an_old_table_replaces_another_one_by_mode_w_only(tmp_path):
     blz.to_blz(FRAME, tmp_path / "new")
     write_array(tmp_path / "x", np.arange(5))
     with pytest.raises(blz.TableExistsError):
-        blz.convert(tmp_path / "x", tmp_path / "new")
-    assert blz.convert(tmp_path / "x", tmp_path / "new", mode="w") == 5
+        blz.copy(tmp_path / "x", tmp_path / "new")
+    assert blz.copy(tmp_path / "x", tmp_path / "new", mode="w").rows == 5
     with pytest.raises(blz.TableNotFoundError):
-        blz.convert(tmp_path / "missing", tmp_path / "other")
+        blz.copy(tmp_path / "missing", tmp_path / "other")
 
 
 def test_a_difference_after_a_conversion_is_found(tmp_path, monkeypatch):
     write_array(tmp_path / "x", np.array([1.0, np.nan, -0.0]))
-    monkeypatch.setattr("blztable.importing.to_blz", other_values)
+    monkeypatch.setattr("blztable.copying.to_blz", other_values)
     with pytest.raises(blz.CorruptError, match=r"column 'x', rows 0 to 3, differs"):
-        blz.convert(tmp_path / "x", tmp_path / "new")
+        blz.copy(tmp_path / "x", tmp_path / "new")
 
 
-def other_values(source, path, *, storage, progress, mode):
+def other_values(source, path, *, storage, progress, mode, durability):
     blz.to_blz(pa.table({"x": [1.0, np.nan, 0.0]}), path)
 
 
@@ -543,4 +540,4 @@ def test_the_command_line_knows_it(path, tmp_path, capsys):
     assert blz.read_table(tmp_path / "new").column_names == ["key", "name"]
     assert main(["import", str(path), str(tmp_path / "new")]) == 1
     assert main(["compact", str(path)]) == 1
-    assert "blztable.convert" in capsys.readouterr().err
+    assert "blztable.copy" in capsys.readouterr().err

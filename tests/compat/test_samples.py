@@ -64,7 +64,7 @@ def test_a_sample_is_a_table_for_every_reader(sample):
 
 def test_a_converted_sample_is_the_same_table(sample, tmp_path):
     done = []
-    rows = blz.convert(sample, tmp_path / "new", progress=lambda *now: done.append(now))
+    rows = blz.copy(sample, tmp_path / "new", progress=lambda *now: done.append(now)).rows
     old, new = blz.read_table(sample), blz.read_table(tmp_path / "new")
     assert same_table(old, new)
     assert rows == old.num_rows
@@ -80,7 +80,7 @@ def test_attributes_of_a_table_are_its_own():
 
 
 def test_a_default_value_comes_along(tmp_path):
-    blz.convert(BY_NAME["bcolz-zipline-1.13.0/carray_f8_dflt"], tmp_path / "new")
+    blz.copy(BY_NAME["bcolz-zipline-1.13.0/carray_f8_dflt"], tmp_path / "new")
     with blz.open(tmp_path / "new", "a") as table:
         table.resize(table.nrows + 1)
         assert table["carray_f8_dflt"][-1] == 7.5
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_refused_by_name(name, error, tmp_path):
     with pytest.raises(blz.FormatError, match=error):
         blz.read_table(LEGACY / name)
     with pytest.raises(blz.FormatError, match=error):
-        blz.convert(LEGACY / name, tmp_path / "new")
+        blz.copy(LEGACY / name, tmp_path / "new")
     with pytest.raises(blz.TableNotFoundError):
         blz.open(tmp_path / "new")
 

@@ -694,14 +694,14 @@ def no_seek(tmp_path):
 
 
 @remedy(
-    "{}: a table in memory belongs to its process and cannot be copied or pickled; write it to a path, or pack() it into a file",
+    "{}: a table in memory belongs to its process and cannot be copied or pickled; write it to a path, or copy() it to one",
     "{}: an array in memory or in a file object cannot be copied or pickled; only one that was opened by its path, or its to_numpy()",
 )
 def copies(tmp_path):
     t = opened({"a": [1]})
     refusal(lambda: pickle.dumps(t), "write it to a path")
     blz.to_blz(t.to_arrow(), tmp_path / "t.blz")
-    blz.pack(t._snapshot.version.store, tmp_path / "p.blz")
+    blz.copy(t._snapshot.version.store, tmp_path / "p.blz", layout="file")
     for path in (tmp_path / "t.blz", tmp_path / "p.blz"):
         assert pickle.loads(pickle.dumps(blz.open(path)))["a"][:].to_pylist() == [1]
     for file in (None, tmp_path / "a.blp"):
@@ -835,21 +835,37 @@ def cut_file(tmp_path):
 
 
 @remedy(
-    '{} was never finished: {}; read them with on_corrupt="skip", or write them to a table with blztable.recover',
-    '{} has a committed table; open it, or unpack it; read what is whole of a damaged one with on_corrupt="skip"',
+    '{} was never finished: {}; read them with on_corrupt="skip", or copy them with blztable.copy(source, target, on_corrupt="skip")',
+    '{} was never finished: {}; copy them first with blztable.copy(source, target, on_corrupt="skip"), or remove the file',
 )
 def unfinished(tmp_path):
     path = cut_file(tmp_path)
-    refusal(lambda: blz.open(path), 'on_corrupt="skip", or write them')
+    refusal(lambda: blz.open(path), 'on_corrupt="skip", or copy them')
     with pytest.warns(UserWarning, match="never finished"):
         assert blz.read_table(path, on_corrupt="skip").num_rows > 0
-    blz.recover(path, tmp_path / "r.blz")
-    blz.to_blz({"v": [1]}, tmp_path / "one.blz", storage=blz.Storage(layout="file"))
-    refusal(lambda: blz.recover(tmp_path / "one.blz", tmp_path / "n.blz"), "open it, or unpack it")
-    assert blz.open(tmp_path / "one.blz").nrows == 1
-    blz.unpack(tmp_path / "one.blz", tmp_path / "n.blz")
+    refusal(lambda: blz.to_blz({"v": [1]}, path, mode="x"), "copy them first with")
+    assert blz.copy(path, tmp_path / "r.blz", on_corrupt="skip").rows > 0
+    path.unlink()
+    blz.to_blz({"v": [1]}, path, mode="x")
     with pytest.warns(UserWarning, match="left out"):
         assert blz.read_table(damaged(tmp_path), on_corrupt="skip").num_rows == 10
+
+
+@remedy(
+    '{}: the first bytes of the file are damaged; write the table to a new one with blztable.copy(source, target, on_corrupt="skip")',
+    '{}; write what is whole to a new table with blztable.copy(source, target, on_corrupt="skip")',
+)
+def damaged_files(tmp_path):
+    path = tmp_path / "t.blz"
+    blz.to_blz({"v": range(50)}, path, storage=blz.Storage(layout="file"))
+    whole = path.read_bytes()
+    for name, at in (("front", 8), ("commit", len(whole) - 60)):
+        data = bytearray(whole)
+        data[at : at + 8] = bytes(8)
+        path = tmp_path / f"{name}.blz"
+        path.write_bytes(data)
+        refusal(lambda path=path: blz.open(path, "a"), "blztable.copy(source, target")
+        assert blz.copy(path, tmp_path / f"new-{name}", on_corrupt="skip").rows == 50
 
 
 @remedy(
@@ -896,15 +912,15 @@ def name_of_a_commit(tmp_path):
 
 
 @remedy(
-    "make a table of it with blztable.convert({}, new), and change that{}",
+    "make a table of it with blztable.copy({}, new), and change that{}",
     "; change an array with blztable.SuperChunk.open({}, 'a')",
     "column {}: {}; the others can be read, columns={}",
 )
 def old_tables(tmp_path):
     write_table(tmp_path / "old", {"a": np.arange(9), "b": np.array([b"x"] * 9)})
-    message = refusal(lambda: blz.open(tmp_path / "old", "a"), "blztable.convert(")
+    message = refusal(lambda: blz.open(tmp_path / "old", "a"), "blztable.copy(")
     new = tmp_path / "new.blz"
-    told(message, "blztable.convert", blztable=blz, new=new)
+    told(message, "blztable.copy", blztable=blz, new=new)
     with blz.open(new, "a") as t:
         t.append({"a": [9], "b": [b"y"]})
     with blz.SuperChunk.create(tmp_path / "a.blp", "i8") as array:
@@ -912,7 +928,7 @@ def old_tables(tmp_path):
     message = refusal(lambda: blz.to_blz({"a": [1]}, tmp_path / "a.blp"), "SuperChunk.open(")
     with told(message, "blztable.SuperChunk.open", blztable=blz) as array:
         array.append([2])
-    told(message, "blztable.convert", blztable=blz, new=tmp_path / "b.blz")
+    told(message, "blztable.copy", blztable=blz, new=tmp_path / "b.blz")
     file = tmp_path / "old" / "b" / "meta" / "storage"
     file.write_text(file.read_text().replace('"|S1"', '"object"'))
     message = refusal(lambda: blz.read_table(tmp_path / "old"), "the others can be read")

@@ -97,15 +97,3 @@ def test_the_method_of_frames_has_the_signature_and_the_documentation_of_the_fun
     parameters = inspect.signature(blz.to_blz).parameters
     assert list(inspect.signature(method).parameters.values()) == list(parameters.values())[1:]
     assert inspect.getdoc(method) == inspect.getdoc(blz.to_blz)
-
-
-@pytest.mark.parametrize("first", ["blztable.convert.gateway", "blztable.importing", "blztable"])
-def test_convert_is_the_function_whatever_is_imported_first(first):
-    code = f"""
-        import {first}
-        print(type(blztable.convert).__name__, blztable.convert.__module__)
-        from blztable.convert import gateway
-        from blztable import convert
-        print(type(convert).__name__, type(gateway).__name__)
-    """
-    assert in_a_new_process(code) == ["function", "blztable.importing", "function", "module"]

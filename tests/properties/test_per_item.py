@@ -104,7 +104,7 @@ def test_items_in_chunks_answer_as_packed_ones(data):
         source, file = Path(folder, "t.blz"), Path(folder, "one.blz")
         kept = opened[1].to_arrow()
         blz.to_blz(kept, source, **arguments(packing="per_item", durability="process", **cuts))
-        blz.pack(source, file)
+        blz.copy(source, file, layout="file")
         with blz.open(file) as one:
             assert same_table(one.to_arrow(), kept)
             assert one.verify()

@@ -243,10 +243,10 @@ def test_copies_keep_them(tmp_path, store):
     blz.to_blz(DATA, path, storage=blz.Storage(meta={"pet": b"cat"}))
     with blz.open(path, "a") as table:
         table["b"].vlmeta["unit"] = b"kg"
-    blz.pack(path, file)
-    blz.unpack(file, again)
+    blz.copy(path, file, layout="file")
+    blz.copy(file, again)
     target = io.BytesIO()
-    blz.pack(file, target)
+    blz.copy(file, target, layout="file")
     for place in (file, again, target.getvalue()):
         with blz.open(place) as table:
             assert dict(table.meta) == {"pet": b"cat"}

@@ -146,8 +146,8 @@ def check_nothing_whole(store: Store) -> None:
     found = recovered(store) if newest_number(store) is None else None
     if found is not None:
         raise TableExistsError(
-            f"{store.name} was never finished: {whole(found)}; write them to a table with "
-            "blztable.recover first, or remove the file"
+            f"{store.name} was never finished: {whole(found)}; copy them first with "
+            'blztable.copy(source, target, on_corrupt="skip"), or remove the file'
         )
 
 

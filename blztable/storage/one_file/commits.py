@@ -162,7 +162,7 @@ def check_front(source: "Reader | _Tail", commit: "Commit", name: str) -> None:
     if not is_intact:
         raise Damaged(
             f"{name}: the first bytes of the file are damaged; write the table to a new one with "
-            "blztable.recover"
+            'blztable.copy(source, target, on_corrupt="skip")'
         )
 
 
@@ -194,7 +194,10 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     if sealed and (found is None or found.end < sealed):
         damage = f"{name}: the newest commit, which ends at byte {sealed}, is damaged"
         if found is None or not found.listing.nbytes:
-            raise Damaged(f"{damage}; write what is whole to a new table with blztable.recover")
+            raise Damaged(
+                f"{damage}; write what is whole to a new table with "
+                'blztable.copy(source, target, on_corrupt="skip")'
+            )
         # Nothing behind it is cut off, so nothing is lost that another program could still read.
         found = replace(found, behind=size, damage=damage)
     if found is not None and found is not known and size <= TAIL_BYTES:

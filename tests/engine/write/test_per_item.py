@@ -375,8 +375,8 @@ def test_a_damaged_chunk_of_an_empty_item_is_found_and_loses_nothing(tmp_path):
 def test_a_table_in_one_file_keeps_it(tmp_path):
     path, one, back = tmp_path / "t.blz", tmp_path / "one.blz", tmp_path / "back.blz"
     blz.to_blz(TABLE, path, **arguments(packing="per_item", **CUTS))
-    blz.pack(path, one)
-    blz.unpack(one, back)
+    blz.copy(path, one, layout="file")
+    blz.copy(one, back)
     with blz.open(one, "a") as table:
         table.append(TABLE)
         assert same_table(table.to_arrow(), pa.concat_tables([TABLE, TABLE]))
@@ -389,7 +389,7 @@ def test_a_table_in_one_file_keeps_it(tmp_path):
 def test_a_creation_in_one_file_that_was_killed_leaves_row_groups_that_keep_it(tmp_path):
     buffer = io.BytesIO()
     blz.to_blz(TABLE, buffer, storage=blz.Storage(packing="per_item", row_group_rows=8))
-    blz.recover(buffer.getvalue()[: buffer.tell() * 2 // 3], tmp_path / "t.blz")
+    blz.copy(buffer.getvalue()[: buffer.tell() * 2 // 3], tmp_path / "t.blz", on_corrupt="skip")
     with blz.open(tmp_path / "t.blz") as table:
         assert 0 < table.nrows < ROWS
         assert same_table(table.to_arrow(), TABLE[: table.nrows])

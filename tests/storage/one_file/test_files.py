@@ -82,7 +82,7 @@ def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, con
     with pytest.raises(blz.TableExistsError, match="is a file"):
         blz.create(path, {"n": "int64"})
     with pytest.raises(blz.TableExistsError, match="is a file"):
-        blz.pack(tmp_path / "source.blz", path)
+        blz.copy(tmp_path / "source.blz", path, layout="file")
     assert path.read_bytes() == content
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -67,9 +68,9 @@ def test_only_a_commit_that_was_flushed_is_sealed(path):
 
 
 def test_a_copy_without_a_flush_is_not_sealed(path, tmp_path):
-    blz.pack(path, tmp_path / "fast.blz", durability="process")
+    blz.copy(path, tmp_path / "fast.blz", durability="process", layout="file")
     assert records.SEAL_MAGIC not in (tmp_path / "fast.blz").read_bytes()
-    blz.pack(path, tmp_path / "safe.blz")
+    blz.copy(path, tmp_path / "safe.blz", layout="file")
     assert (tmp_path / "safe.blz").read_bytes()[-24:-16] == records.SEAL_MAGIC
 
 
@@ -104,8 +105,8 @@ def test_durable_rows_are_reached_behind_commits_without_a_flush_that_lost_their
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             assert rows(lost, version=1) == FIRST["n"]
-            blz.unpack(lost, lost.with_suffix(".unpacked"), version=1)
-            blz.recover(lost, lost.with_suffix(".recovered"))
+            blz.copy(lost, lost.with_suffix(".unpacked"), version=1)
+            blz.copy(lost, lost.with_suffix(".recovered"), on_corrupt="skip")
             with blz.open(lost, "a", version=1) as table:
                 table.restore(1)
         assert rows(lost.with_suffix(".unpacked")) == FIRST["n"]
@@ -164,8 +165,10 @@ def test_recover_goes_back_until_all_files_of_a_version_are_whole(path, tmp_path
     appended(path, 900, 800)
     for place in data_since(path, first):
         path = spoilt(path, place.position, place.length)
-    blz.recover(path, tmp_path / "r.blz")
+    done = blz.copy(path, tmp_path / "r.blz", on_corrupt="skip")
     assert rows(tmp_path / "r.blz") == FIRST["n"]
+    assert (done.rows, done.version) == (1000, 1)
+    assert done.lost == ("version 3 is damaged", "version 2 is damaged")
 
 
 def test_recover_takes_the_version_that_is_meant_by_number_and_by_tag(path, tmp_path):
@@ -173,15 +176,15 @@ def test_recover_takes_the_version_that_is_meant_by_number_and_by_tag(path, tmp_
     with blz.open(path, "a") as table:
         table.tags["good"] = 1
     lost = spoilt(path, path.stat().st_size - 60)
-    blz.recover(lost, tmp_path / "two.blz", version=2)
+    blz.copy(lost, tmp_path / "two.blz", version=2, on_corrupt="skip")
     assert rows(tmp_path / "two.blz") == [*FIRST["n"], *[-900] * 900]
     # The commit of the tag is the damaged one.
-    with pytest.raises(blz.TableNotFoundError, match="has no version 'good'"):
-        blz.recover(lost, tmp_path / "good.blz", version="good")
-    blz.recover(path, tmp_path / "good.blz", version="good")
+    with pytest.raises(blz.CorruptError, match="the newest commit of the file is damaged"):
+        blz.copy(lost, tmp_path / "good.blz", version="good", on_corrupt="skip")
+    blz.copy(path, tmp_path / "good.blz", version="good", on_corrupt="skip")
     assert rows(tmp_path / "good.blz") == FIRST["n"]
-    with pytest.raises(blz.TableNotFoundError, match="has no version 9"):
-        blz.recover(path, tmp_path / "nine.blz", version=9)
+    with pytest.raises(blz.TableNotFoundError, match="no version 9 of"):
+        blz.copy(path, tmp_path / "nine.blz", version=9, on_corrupt="skip")
 
 
 def test_recover_finds_a_version_that_had_expired_if_no_later_one_is_whole(path, tmp_path):
@@ -194,14 +197,31 @@ def test_recover_finds_a_version_that_had_expired_if_no_later_one_is_whole(path,
         assert table.versions()[0].number > 2
     for place in data_since(path, first):
         path = spoilt(path, *place)
-    blz.recover(path, tmp_path / "r.blz")
+    blz.copy(path, tmp_path / "r.blz", on_corrupt="skip")
     assert rows(tmp_path / "r.blz") == FIRST["n"]
 
 
-def test_a_table_without_a_whole_version_is_not_called_whole(path, tmp_path):
+def test_a_version_whose_file_is_another_one_is_not_copied(path, tmp_path):
     (place,) = data_since(path, 0)
-    with pytest.raises(ValueError, match='on_corrupt="skip"'):
-        blz.recover(spoilt(path, *place), tmp_path / "r.blz")
+    with pytest.raises(blz.CorruptError, match="not the one that the manifest describes"):
+        blz.copy(spoilt(path, *place), tmp_path / "r.blz", on_corrupt="skip")
+    assert not (tmp_path / "r.blz").exists()
+
+
+def test_damaged_chunks_are_copied_as_they_are_if_no_version_is_whole(tmp_path):
+    path, random = tmp_path / "random.blz", Random(7)
+    blz.to_blz(
+        {"n": [random.random() for _ in range(999)]}, path, storage=blz.Storage(layout="file")
+    )
+    (place,) = data_since(path, 0)
+    lost = spoilt(path, place.position + place.length // 2)
+    with pytest.raises(blz.CorruptError, match="chunk 0"):
+        blz.copy(lost, tmp_path / "r.blz")
+    done = blz.copy(lost, tmp_path / "r.blz", on_corrupt="skip")
+    assert done.version == 1
+    assert "damaged chunks are copied as they are" in str(done)
+    with pytest.raises(blz.CorruptError):
+        blz.read_table(tmp_path / "r.blz")
 
 
 def test_bytes_behind_the_last_commit_are_told_by_open_and_verify(path):
@@ -328,10 +348,10 @@ def test_the_trailer_of_a_file_is_compared_before_it_is_packed(path, tmp_path):
     data = bytearray(other.read_bytes())
     assert len(data) == part.stat().st_size
     shutil.copy(other, part)
-    for move in (blz.pack, blz.unpack):
+    for layout in ("file", "directory"):
         with pytest.raises(blz.CorruptError, match="not the one that the manifest describes"):
-            move(tmp_path / "d.blz", tmp_path / move.__name__)
-        assert not (tmp_path / move.__name__).exists()
+            blz.copy(tmp_path / "d.blz", tmp_path / layout, layout=layout)
+        assert not (tmp_path / layout).exists()
 
 
 def test_only_a_new_version_is_committed_behind_a_damaged_commit(path):

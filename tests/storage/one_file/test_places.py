@@ -176,9 +176,9 @@ def test_what_can_be_recovered_is_replaced_by_mode_w_only(data, tmp_path, verb):
         "x": lambda: FRAME.to_blz(path, mode="x"),
         "a": lambda: FRAME.to_blz(path, mode="a"),
         "create": lambda: blz.create(path, {"n": "int64"}),
-        "pack": lambda: blz.pack(source, path),
+        "pack": lambda: blz.copy(source, path, layout="file"),
     }
-    with pytest.raises(blz.TableExistsError, match=r"row groups .* are whole; .*recover"):
+    with pytest.raises(blz.TableExistsError, match=r'row groups .* are whole; .*on_corrupt="skip"'):
         verbs[verb]()
     assert path.read_bytes() == data[:-4000]
     FRAME.head(2).to_blz(path, mode="w")
@@ -234,8 +234,8 @@ def test_a_directory_that_is_packed_and_unpacked_has_the_same_bytes(tmp_path):
     with blz.open(first, "a") as table:
         table.append(FRAME.head(3))
         table.delete([("n", "==", 5)])
-    blz.pack(first, file)
-    blz.unpack(file, again)
+    blz.copy(first, file, layout="file")
+    blz.copy(file, again)
     assert entries(first).items() >= entries(again).items()
     assert entries(again)
     for path in (file, again):
@@ -256,20 +256,20 @@ def test_any_table_comes_back_from_a_packed_version(table, versions):
             t.tags["first"] = 1
         for number in range(1, versions):
             blz.to_blz({"n": [number]}, path / "t")
-        blz.pack(path / "t", path / "one", version=1)
-        blz.unpack(path / "one", path / "two")
+        blz.copy(path / "t", path / "one", version=1, layout="file")
+        blz.copy(path / "one", path / "two")
         for copy in ("one", "two"):
             assert same_table(blz.read_table(path / copy), blz.read_table(path / "t", version=1))
 
 
 def test_packing_replaces_nothing_and_names_what_is_missing(tmp_path):
     with pytest.raises(blz.TableNotFoundError):
-        blz.pack(tmp_path / "none", tmp_path / "t")
+        blz.copy(tmp_path / "none", tmp_path / "t", layout="file")
     FRAME.to_blz(tmp_path / "t")
     with pytest.raises(blz.TableExistsError):
-        blz.pack(tmp_path / "t", tmp_path / "t")
+        blz.copy(tmp_path / "t", tmp_path / "t", layout="file")
     with pytest.raises(blz.TableNotFoundError, match="no version 7"):
-        blz.pack(tmp_path / "t", tmp_path / "u", version=7)
+        blz.copy(tmp_path / "t", tmp_path / "u", version=7, layout="file")
     assert os.listdir(tmp_path) == ["t"]
 
 
@@ -285,13 +285,13 @@ def test_a_damaged_file_is_not_packed(tmp_path, damage, encoding):
     if damage != "lose":
         part.write_bytes(content[:-1] if damage == "cut" else content)
     with pytest.raises(blz.CorruptError, match=part.name):
-        blz.pack(tmp_path / "t", tmp_path / "u")
+        blz.copy(tmp_path / "t", tmp_path / "u", layout="file")
     assert os.listdir(tmp_path) == ["t"]
 
 
 def test_progress_of_a_copy_is_in_bytes(tmp_path, data):
     seen = []
-    blz.unpack(data, tmp_path / "t", progress=lambda done, total: seen.append((done, total)))
+    blz.copy(data, tmp_path / "t", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
     assert seen == sorted(seen)
 
@@ -338,7 +338,7 @@ def test_a_packed_file_that_is_cut_gives_back_its_whole_row_groups(tmp_path, enc
     with blz.open(tmp_path / "t", "a") as table:
         table.append(FRAME.head(3))
     file = io.BytesIO()
-    blz.pack(tmp_path / "t", file)
+    blz.copy(tmp_path / "t", file, layout="file")
     rows = pd.concat([FRAME, FRAME.head(3)])
     pd.testing.assert_frame_equal(blz.read_blz(file), rows.rename_axis("key"))
     cut = file.getvalue()
@@ -346,9 +346,11 @@ def test_a_packed_file_that_is_cut_gives_back_its_whole_row_groups(tmp_path, enc
     while cut := cut[:-1500]:
         path = tmp_path / f"{len(cut)}.blz"
         try:
-            blz.recover(cut, path)
-        except blz.TableNotFoundError:
+            done = blz.copy(cut, path, on_corrupt="skip")
+        except blz.CorruptError:
             break
+        assert done.version is None
+        assert done.lost == (f"the rows from {done.rows} on, which were never finished",)
         with blz.open(path) as table:
             pd.testing.assert_frame_equal(table.to_pandas(), rows.head(table.nrows))
             assert table.verify().is_intact
@@ -362,7 +364,7 @@ def test_a_file_that_is_cut_is_told_to_be_unfinished(data, tmp_path):
     cut = data[: len(data) * 2 // 3]
     with pytest.raises(blz.CorruptError, match=r"never finished: \d row groups with \d+ rows"):
         blz.read_blz(cut)
-    blz.recover(cut, tmp_path / "t.blz")
+    blz.copy(cut, tmp_path / "t.blz", on_corrupt="skip")
     with blz.open(tmp_path / "t.blz", "a") as table:
         rows = table.nrows
         assert 0 < rows < 100
@@ -372,17 +374,18 @@ def test_a_file_that_is_cut_is_told_to_be_unfinished(data, tmp_path):
         table.add_column("more", range(100))
 
 
-def test_a_finished_table_is_not_recovered_and_an_empty_file_has_nothing(data, tmp_path):
-    with pytest.raises(ValueError, match="has a committed table"):
-        blz.recover(data, tmp_path / "t.blz")
-    with pytest.raises(blz.TableNotFoundError, match="no whole row group"):
-        blz.recover(data[:300], tmp_path / "t.blz")
-    assert os.listdir(tmp_path) == []
+def test_a_finished_table_is_copied_whole_and_an_empty_file_has_nothing(data, tmp_path):
+    done = blz.copy(data, tmp_path / "t.blz", on_corrupt="skip")
+    assert (done.rows, done.version, done.lost) == (len(FRAME), 1, ())
+    pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), FRAME)
+    with pytest.raises(blz.BlzError, match="no table at"):
+        blz.copy(data[:300], tmp_path / "u.blz", on_corrupt="skip")
+    assert os.listdir(tmp_path) == ["t.blz"]
 
 
 def test_a_creation_that_was_killed_is_recovered_and_a_new_one_takes_its_place(tmp_path, data):
     path = tmp_path / "t.blz"
     path.write_bytes(data[: len(data) * 2 // 3])
-    blz.recover(path, tmp_path / "r.blz")
+    blz.copy(path, tmp_path / "r.blz", on_corrupt="skip")
     FRAME.to_blz(path)
     pd.testing.assert_frame_equal(blz.read_blz(path), FRAME)

@@ -56,7 +56,7 @@ def written_after(remove):
 def packed(path):
     renamed(path)
     blz.to_blz(OTHER, path.with_name("other"), storage=blz.Storage(encoding="plain"))
-    blz.pack(path.with_name("other"), path)
+    blz.copy(path.with_name("other"), path, layout="file")
 
 
 def put_back(path):
@@ -190,7 +190,7 @@ def test_a_path_that_is_free_again_takes_a_new_table(path, away):
     source = path.with_name("source")
     blz.to_blz(OTHER, source, storage=blz.Storage(encoding="plain"))
     AWAY[away](path)
-    blz.pack(source, path)
+    blz.copy(source, path, layout="file")
     with blz.open(path, "a") as new:
         new.add_column("b", 0)
         new.append({"a": [9], "b": [1]})

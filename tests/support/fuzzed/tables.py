@@ -138,7 +138,7 @@ def with_deletions(write: Callable[[MemoryStore], object], store: MemoryStore) -
             patch.setattr(row_changes, "LEAST_SHARE", 1)
             t.delete(pc.field("place").isin(range(3, t.nrows, 20)))
         assert t.versions()[-1].deleted_rows
-    blz.pack(source, store)
+    blz.copy(source, store, layout="file")
 
 
 def save(store: MemoryStore, path: Path) -> None:
