@@ -18,8 +18,8 @@ import pyarrow as pa
 from blztable.api import open
 from blztable.compat.table import OldTable
 from blztable.compat.version import OldVersion
-from blztable.engine.change.damage.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.change.defaults import declared_defaults
+from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.query import windows
 from blztable.engine.run.progress import Progress
 from blztable.engine.version import versions

@@ -65,8 +65,9 @@ def results(t):
     many = [t.diff(1), t.disk_usage(), t.repair(), t.delete("a = 1"), t.row_groups[0]]
     many += [plan, plan.columns[0], t.versions()[0], t["a"].streams()[0], t.vacuum(keep=1)]
     problem = blz.Problem("it is <damaged>", "a", 0, 0, 0, 1, "data/col0/__1__.bin", True)
-    erased = t.erase("a = 2")
-    return [*many, checked, replace(checked, problems=(problem,)), problem, erased, *erased.left]
+    erased, copied = t.erase("a = 2"), blz.copy(t.path, blz.MemoryStore())
+    many += [copied, checked, replace(checked, problems=(problem,)), problem]
+    return [*many, erased, *erased.left]
 
 
 def test_each_kind_of_result_looks_as_it_prints_also_within_lists_and_tuples():

@@ -36,7 +36,6 @@ from blztable.table.transaction import Transaction
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.nested_arrays import array_of
-from support.operations import once_only
 from support.options import Tiny, tiny
 from support.stores import FileInMemory, Hooked, entries, files_named
 
@@ -299,9 +298,7 @@ def alter_column(draw, model: Model) -> Change:
     others = next((types[types.index(type_) + 1 :] for types in families if type_ in types), [])
     if pa.types.is_nested(type_) and draw(st.booleans()):
         # The same values in the same type.
-        return Change(
-            lambda t: t.alter_column(name, nullable=True, **once_only(t)), lambda m: m, COLUMNS
-        )
+        return Change(lambda t: t.alter_column(name, nullable=True), lambda m: m, COLUMNS)
     if not others or draw(st.booleans()):
         default = values(draw, type_, 1)
 
@@ -311,7 +308,7 @@ def alter_column(draw, model: Model) -> Change:
             return replace(m, defaults={**left, **new})
 
         return Change(
-            lambda t: t.alter_column(name, default=default[0], **once_only(t)),
+            lambda t: t.alter_column(name, default=default[0]),
             with_default,
             COLUMNS,
         )
@@ -335,7 +332,7 @@ def alter_column(draw, model: Model) -> Change:
     # A view has the bytes of the large type.
     keeps = (type_, new_type) == (pa.string_view(), pa.large_string())
     relies = defaults([name]) | (COLUMNS if keeps else ROWS)
-    return Change(lambda t: t.alter_column(name, dtype=new_type, **once_only(t)), rebase, relies)
+    return Change(lambda t: t.alter_column(name, dtype=new_type), rebase, relies)
 
 
 def as_int(numbers: list[int | None], width: int) -> tuple[Bits, ...]:
@@ -415,7 +412,7 @@ def update(draw, model: Model) -> Change:
 
     by_id = {name: {model.ids[row]: new[row] for row in chosen} for name, new in stored.items()}
     return Change(
-        lambda t: t.update(wanted, where, **once_only(t)),
+        lambda t: t.update(wanted, where),
         lambda m: m.updated(by_id),
         SOME_ROWS,
         does=bool(chosen),
@@ -426,7 +423,7 @@ def delete(draw, model: Model) -> Change:
     where, mask = condition(draw, model)
     gone = {one for one, is_gone in zip(model.ids, mask, strict=True) if is_gone}
     return Change(
-        lambda t: t.delete(where, **once_only(t)),
+        lambda t: t.delete(where),
         lambda m: m.without(gone),
         SOME_ROWS,
         does=bool(gone),
@@ -468,7 +465,7 @@ def upsert(draw, model: Model) -> Change:
 
     lacking = defaults({*model.names} - {on, *rest}) if added else NOTHING
     return Change(
-        lambda t: t.upsert(data, on=on, **once_only(t)),
+        lambda t: t.upsert(data, on=on),
         rebase,
         SOME_ROWS | lacking,
         does=bool(added or (hits and rest)),
@@ -494,7 +491,7 @@ def replace_where(draw, model: Model) -> Change:
 
     lacking = defaults({*model.names} - {on}) if rows else NOTHING
     return Change(
-        lambda t: t.replace_where(data, [(on, "==", key)], **once_only(t)),
+        lambda t: t.replace_where(data, [(on, "==", key)]),
         rebase,
         SOME_ROWS | lacking,
         does=bool(gone or rows),
@@ -504,17 +501,17 @@ def replace_where(draw, model: Model) -> Change:
 def truncate(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 2))
     left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
-    return Change(lambda t: t.truncate(n, **once_only(t)), left, ROWS, does=n < model.rows)
+    return Change(lambda t: t.truncate(n), left, ROWS, does=n < model.rows)
 
 
 def resize(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 30))
     if n <= model.rows:
         left = lambda m: m.taken(list(range(n)))  # noqa: E731
-        return Change(lambda t: t.resize(n, **once_only(t)), left, ROWS, does=n < model.rows)
+        return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
     ids = new_ids(n - model.rows)
     return Change(
-        lambda t: t.resize(n, **once_only(t)),
+        lambda t: t.resize(n),
         lambda m: m.more(ids, {}),
         ROWS | defaults(model.names),
     )
@@ -542,9 +539,7 @@ def add_column(draw, model: Model) -> Change:
         return replace(m.with_column(name, type_, stored), defaults={**m.defaults, **defaults})
 
     declared = default[0] if defaults else None
-    return Change(
-        lambda t: t.add_column(name, data, default=declared, **once_only(t)), rebase, ROWS
-    )
+    return Change(lambda t: t.add_column(name, data, default=declared), rebase, ROWS)
 
 
 def drop(draw, model: Model) -> Change:
