@@ -42,7 +42,7 @@ class Options:
     shuffle: str | None = None
     checksum: str = "crc32"
     reserve: float = 0
-    expected: int | None = None
+    expectedlen: int | None = None
     truncate: int | None = None
     meta: Mapping[str, bytes] = field(default_factory=dict)
     version: int | None = None
@@ -79,18 +79,23 @@ def new_front(dtype: Any, shape: tuple[int, ...], options: Options, *, is_stream
     version = options.version or (BLOSCPACK if can_be_genuine else EXTENDED)
     if version == BLOSCPACK and not can_be_genuine:
         raise ValueError("Bloscpack cannot describe this array; leave version out, or pass 4")
-    return fresh_front(version, options.checksum, info, options.expected, shape[0], is_stream)
+    return fresh_front(version, options.checksum, info, options.expectedlen, shape[0], is_stream)
 
 
 def fresh_front(
-    version: int, checksum: str, info: ArrayInfo, expected: int | None, rows: int, is_stream: bool
+    version: int,
+    checksum: str,
+    info: ArrayInfo,
+    expectedlen: int | None,
+    rows: int,
+    is_stream: bool,
 ) -> Front:
     """Return the front of an array of no rows, with room for the offsets that are expected."""
-    if expected is not None and (not isinstance(expected, SupportsIndex) or expected < 0):
-        raise ValueError(f"expected is {expected!r}; expected a number of rows")
-    most = max(rows, expected or 0)
+    if expectedlen is not None and (not isinstance(expectedlen, SupportsIndex) or expectedlen < 0):
+        raise ValueError(f"expectedlen is {expectedlen!r}; expected a number of rows")
+    most = max(rows, expectedlen or 0)
     grid = ArrayInfo(info.dtype, (most, *info.shape[1:]), info.chunk_shape).grid
-    room = max(len(grid), ROOM if expected is None else 1)
+    room = max(len(grid), ROOM if expectedlen is None else 1)
     if room > MAX_CHUNKS:
         raise ValueError(f"{most} rows take {room} chunks; at most {MAX_CHUNKS} fit")
     info = replace(info, room=0 if is_stream else min(room, MAX_ROOM))

@@ -95,7 +95,7 @@ class SuperChunk(Closing):
         shuffle: str | None = None,
         checksum: str = "crc32",
         reserve: float = 0,
-        expected: int | None = None,
+        expectedlen: int | None = None,
         truncate: int | None = None,
         meta: Mapping[str, bytes] | None = None,
         attrs: Mapping[str, Any] | None = None,
@@ -132,7 +132,7 @@ class SuperChunk(Closing):
             ``"sha224"``, ``"sha256"``, ``"sha384"`` or ``"sha512"``.
         reserve : float
             Bytes to keep free in each chunk for changed items; below 1, a share of the chunk.
-        expected : int, optional
+        expectedlen : int, optional
             Rows to keep room for in the table of offsets; by default room for 1,024 chunks.
         truncate : int, optional
             Number of digits after the decimal point that floats keep; all by default.
@@ -174,7 +174,7 @@ class SuperChunk(Closing):
             shuffle=shuffle,
             checksum=checksum,
             reserve=checked_reserve(reserve),
-            expected=expected,
+            expectedlen=expectedlen,
             truncate=truncate,
             meta=check_fixed({} if meta is None else meta),
             version=version,
@@ -625,7 +625,7 @@ class SuperChunk(Closing):
                 writable.assign(box, items)
 
     @in_turn
-    def rewrite(self, *, reserve: float | None = None, expected: int | None = None) -> None:
+    def rewrite(self, *, reserve: float | None = None, expectedlen: int | None = None) -> None:
         """Write the array again, without unused bytes and with room for changes.
 
         A file is written beside the old one and then takes its place.
@@ -634,7 +634,7 @@ class SuperChunk(Closing):
         ----------
         reserve : float, optional
             As for `create`; by default as before.
-        expected : int, optional
+        expectedlen : int, optional
             As for `create`.
 
         Raises
@@ -667,7 +667,7 @@ class SuperChunk(Closing):
                 trailer_length=0,
             )
             version = BLOSCPACK if is_genuine(info) else EXTENDED
-            return fresh_front(version, front.checksum.name, info, expected, rows, False)
+            return fresh_front(version, front.checksum.name, info, expectedlen, rows, False)
 
         opened.rewrite(change)
 

@@ -112,8 +112,8 @@ def test_a_rewrite_keeps_few_bytes_among_many_empty_items():
         array.append(["", "", "a", ""])
         array.rewrite()
         assert array[:].tolist() == ["", "", "a", ""]
-        with pytest.raises(ValueError, match="expected is -1"):
-            array.rewrite(expected=-1)
+        with pytest.raises(ValueError, match="expectedlen is -1"):
+            array.rewrite(expectedlen=-1)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_share_is_reserved_as_well():
 
 def test_offsets_move_to_the_trailer_if_the_front_has_no_room_and_back(tmp_path):
     path = tmp_path / "a.blp"
-    with blz.SuperChunk.create(path, "i4", chunk_shape=(3,), expected=6) as array:
+    with blz.SuperChunk.create(path, "i4", chunk_shape=(3,), expectedlen=6) as array:
         array.append(range(6))
     assert np.array_equal(both(path), range(6))
     with blz.SuperChunk.open(path, "a") as array:
@@ -215,7 +215,7 @@ def test_offsets_move_to_the_trailer_if_the_front_has_no_room_and_back(tmp_path)
     with blz.SuperChunk.open(path, "a") as array:
         assert np.array_equal(array, range(101))
         assert array.verify()
-        array.rewrite(expected=1000)
+        array.rewrite(expectedlen=1000)
     assert path.read_bytes()[4:6] == b"\x03\x03"
     assert np.array_equal(both(path), range(101))
     assert [name.name for name in tmp_path.iterdir()] == ["a.blp"]
@@ -406,7 +406,7 @@ class Beside(RuleBasedStateMachine):
     def create(self, chunk, order, checksum, expected):
         self.file = io.BytesIO()
         self.values = np.empty((0, 3), "i4")
-        options = {"order": order, "checksum": checksum, "expected": expected}
+        options = {"order": order, "checksum": checksum, "expectedlen": expected}
         self.array = blz.SuperChunk.create(
             self.file, "i4", (0, 3), chunk_shape=chunk, reserve=1000, **options
         )
@@ -432,7 +432,7 @@ class Beside(RuleBasedStateMachine):
 
     @rule(rows=st.integers(0, 40))
     def rewrite(self, rows):
-        self.array.rewrite(expected=rows)
+        self.array.rewrite(expectedlen=rows)
 
     @rule(mode=st.sampled_from("ra"))
     def reopen(self, mode):
@@ -462,7 +462,9 @@ class ItemsBeside(RuleBasedStateMachine):
     def create(self, reserve, expected):
         self.file = io.BytesIO()
         self.items = []
-        self.array = blz.SuperChunk.create(self.file, "bytes", reserve=reserve, expected=expected)
+        self.array = blz.SuperChunk.create(
+            self.file, "bytes", reserve=reserve, expectedlen=expected
+        )
 
     @rule(items=st.lists(st.binary(max_size=40), max_size=4))
     def append(self, items):

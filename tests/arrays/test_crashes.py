@@ -20,7 +20,7 @@ def finished(checksum, expected, order):
     file = MemoryFile()
     # A pipe does not know how many rows to expect.
     file.is_sequential = expected is None
-    options = {"checksum": checksum, "expected": expected, "order": order}
+    options = {"checksum": checksum, "expectedlen": expected, "order": order}
     with blz.SuperChunk.create(
         file, "f8", (0, 4), chunk_shape=(30, 4), reserve=500, meta={"pet": b"cat"}, **options
     ) as array:

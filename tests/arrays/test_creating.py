@@ -191,7 +191,7 @@ def test_other_items_are_refused_and_nothing_changes(items):
 
 def test_items_lie_in_the_file_as_proposal_002_has_them():
     file = io.BytesIO()
-    with blz.SuperChunk.create(file, "bytes", expected=2) as array:
+    with blz.SuperChunk.create(file, "bytes", expectedlen=2) as array:
         array.append([b"ab", b"cde"])
     data = file.getvalue()
     magic, version, options, checksum, typesize, size, last, nchunks, meta_size, reserved = (
@@ -212,7 +212,7 @@ def test_items_lie_in_the_file_as_proposal_002_has_them():
 
 def test_an_unfinished_file_has_placeholders_and_is_told(tmp_path):
     path = tmp_path / "a.blp"
-    array = blz.SuperChunk.create(path, "f8", (0, 4), chunk_shape=(60, 4), expected=240)
+    array = blz.SuperChunk.create(path, "f8", (0, 4), chunk_shape=(60, 4), expectedlen=240)
     array.append(VALUES)
     data = path.read_bytes()
     assert data[4] == 255
@@ -329,9 +329,9 @@ def test_an_array_never_replaces_a_file(tmp_path):
         ({"shape": (0, 1 << 40, 1 << 40)}, "a chunk has at most|cannot be kept"),
         ({"shape": (0, 0, 1 << 40, 1 << 40)}, "cannot be kept"),
         ({"reserve": float("nan")}, "reserve is nan"),
-        ({"expected": 1 << 60}, "at most 2097152 fit"),
+        ({"expectedlen": 1 << 60}, "at most 2097152 fit"),
         *(
-            ({"expected": each}, f"expected is {each!r}; expected a number")
+            ({"expectedlen": each}, f"expectedlen is {each!r}; expected a number")
             for each in (-1, 2.5, "x")
         ),
         ({"reserve": "x"}, "reserve is 'x'"),

@@ -19,11 +19,11 @@ from blztable.format.trailer import TRAILER_FOOT
 VALUES = np.arange(30, dtype="i4").reshape(10, 3) % 5
 ITEMS = ["", "a", "é" * 30]
 FORMS = {
-    "bloscpack": {"expected": 12},
-    "no checksum": {"expected": 12, "checksum": "none"},
-    "grid": {"expected": 12, "chunk_shape": (4, 2), "order": "F"},
-    "full": {"expected": 1, "chunk_shape": (3, 3)},
-    "items": {"expected": 3},
+    "bloscpack": {"expectedlen": 12},
+    "no checksum": {"expectedlen": 12, "checksum": "none"},
+    "grid": {"expectedlen": 12, "chunk_shape": (4, 2), "order": "F"},
+    "full": {"expectedlen": 1, "chunk_shape": (3, 3)},
+    "items": {"expectedlen": 3},
     "stream": {},
 }
 
@@ -40,7 +40,7 @@ def made(form):
     file = Pipe() if form == "stream" else io.BytesIO()
     options = {"chunk_shape": (4, 3)} | FORMS[form]
     if form == "items":
-        with blz.SuperChunk.create(file, "str", expected=3) as array:
+        with blz.SuperChunk.create(file, "str", expectedlen=3) as array:
             array.append(ITEMS)
     else:
         with blz.SuperChunk.create(file, "i4", (0, 3), meta={"a": b"x"}, **options) as array:

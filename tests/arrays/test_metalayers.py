@@ -159,7 +159,9 @@ def test_misuse_is_a_plain_error(kind):
 
 def test_sixteen_variable_ones_have_room_beside_ours():
     file = io.BytesIO()
-    with blz.SuperChunk.create(file, "i4", chunk_shape=(1,), expected=1, attrs={"a": 1}) as array:
+    with blz.SuperChunk.create(
+        file, "i4", chunk_shape=(1,), expectedlen=1, attrs={"a": 1}
+    ) as array:
         array.append([1, 2])
         for number in range(16):
             array.vlmeta[f"{number}"] = b"x" * number

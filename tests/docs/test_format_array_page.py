@@ -25,7 +25,7 @@ def rows(title, table=0):
 
 def made(**options):
     file = io.BytesIO()
-    with blz.SuperChunk.create(file, "i4", chunk_shape=(4,), expected=10, **options) as array:
+    with blz.SuperChunk.create(file, "i4", chunk_shape=(4,), expectedlen=10, **options) as array:
         array.append(range(10))
     return file.getvalue()
 

@@ -28,7 +28,7 @@ class Pipe(io.BytesIO):
 def appended(values: np.ndarray, file: io.BytesIO | None = None, **options: object) -> bytes:
     """Return the file of an array whose options these are."""
     file = file or io.BytesIO()
-    options = {"expected": 4, "attrs": {"unit": "mm"}, "meta": {"pet": b"cat"}} | options
+    options = {"expectedlen": 4, "attrs": {"unit": "mm"}, "meta": {"pet": b"cat"}} | options
     with blz.SuperChunk.create(file, values.dtype, (0, *values.shape[1:]), **options) as array:
         array.append(values)
         array.vlmeta["note"] = b"n" * 300
@@ -38,7 +38,7 @@ def appended(values: np.ndarray, file: io.BytesIO | None = None, **options: obje
 def items(kind: str) -> bytes:
     """Return the file of items of any length."""
     file = io.BytesIO()
-    with blz.SuperChunk.create(file, kind, expected=3) as array:
+    with blz.SuperChunk.create(file, kind, expectedlen=3) as array:
         array.append([item if kind == "str" else item.encode() for item in ITEMS])
     return file.getvalue()
 
@@ -53,7 +53,7 @@ def full() -> bytes:
 
 def changed() -> bytes:
     """Return a file that was changed in place."""
-    file = io.BytesIO(appended(VALUES, chunk_shape=(5, 3), reserve=100, expected=20))
+    file = io.BytesIO(appended(VALUES, chunk_shape=(5, 3), reserve=100, expectedlen=20))
     with blz.SuperChunk.open(file, "a") as array:
         array[3:12] = VALUES[:9]
         array.meta["pet"] = b"dog"
@@ -64,7 +64,7 @@ def changed() -> bytes:
 def unfinished() -> bytes:
     """Return a file that was never finished."""
     file = io.BytesIO()
-    array = blz.SuperChunk.create(file, "i4", (0, 3), chunk_shape=(5, 3), expected=20)
+    array = blz.SuperChunk.create(file, "i4", (0, 3), chunk_shape=(5, 3), expectedlen=20)
     array.append(VALUES[:12])
     return file.getvalue()
 

@@ -76,7 +76,7 @@ def seeds(only: str = "") -> dict[str, bytes]:
                 values = values.view("u1").astype(bool)
             file = io.BytesIO()
             with blz.SuperChunk.create(
-                file, dtype, (0, 3), chunk_shape=chunks, order=order, expected=40, reserve=30
+                file, dtype, (0, 3), chunk_shape=chunks, order=order, expectedlen=40, reserve=30
             ) as array:
                 array.append(values.reshape(20, 3))
                 array.attrs["unit"] = "mm"
