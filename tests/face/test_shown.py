@@ -65,7 +65,9 @@ def results(t):
     many = [t.diff(1), t.disk_usage(), t.repair(), t.delete("a = 1"), t.row_groups[0]]
     many += [plan, plan.columns[0], t.versions()[0], t["a"].streams()[0], t.vacuum(keep=1)]
     problem = blz.Problem("it is <damaged>", "a", 0, 0, 0, 1, "data/col0/__1__.bin", True)
-    erased, copied = t.erase("a = 2"), blz.copy(t.path, blz.MemoryStore())
+    source = blz.MemoryStore()
+    blz.to_blz({"a": [1]}, source)
+    erased, copied = t.erase("a = 2"), blz.copy(source, blz.MemoryStore())
     many += [copied, checked, replace(checked, problems=(problem,)), problem]
     return [*many, erased, *erased.left]
 
