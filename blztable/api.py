@@ -287,7 +287,7 @@ def read_blz(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
-    dictionaries: Sequence[str] | None = None,
+    dictionaries: text.Coded = None,
     version: int | str | None = None,
     at: At = None,
     dtype_backend: Any = no_default,
@@ -314,9 +314,9 @@ def read_blz(
         all be true; or several such lists, of which one must be true. The operators of tuples are
         ==, !=, <, <=, >, >=, in and not in. The columns need not be returned. Rows keep their index
         labels. Pages that cannot hold such rows are not read, see docs/how-to/query.md.
-    dictionaries : sequence of str, optional
-        Names of columns of text or binary to read as categoricals. Where
-        the files have dictionaries, no text is made of them.
+    dictionaries : sequence of str or "auto", optional
+        Names of columns of text or binary to read as categoricals; with "auto", those that are
+        stored as dictionaries. No text is made of these.
     version : int or str, optional
         Number or tag of the version to read; the newest by default.
     at : str, datetime, date, Timestamp or datetime64, optional
@@ -384,7 +384,7 @@ def read_table(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
-    dictionaries: Sequence[str] | None = None,
+    dictionaries: text.Coded = None,
     version: int | str | None = None,
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
@@ -401,7 +401,7 @@ def read_table(
         fields that are named, and no others are read.
     filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
-    dictionaries : sequence of str, optional
+    dictionaries : sequence of str or "auto", optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
     version : int or str, optional

@@ -81,8 +81,9 @@ class _Commits(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the number of a version that was committed."""
-        if record.msg.startswith("%s: version %d: ") and isinstance(record.args, tuple):
-            self.versions.append(int(str(record.args[1])))
+        version = getattr(record, "committed", None)
+        if version is not None:
+            self.versions.append(version)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from blztable.table.batches import Batches
 from blztable.table.column import Column, described
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.ranges import RowRange, row_groups
-from blztable.table.datasets.text import Coded, dataset_of
+from blztable.table.datasets.text import Coded, coded, dataset_of
 from blztable.table.names import checked_count, list_of, names_asked_for, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.shown import Reading, as_html
@@ -400,7 +400,7 @@ class TableReader:
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
-        dictionaries: Sequence[str] | None = None,
+        dictionaries: Coded = None,
         on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
     ) -> pa.Table:
@@ -415,9 +415,9 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
-        dictionaries : sequence of str, optional
-            Names of columns of text or binary to read as dictionary arrays of int32 indices.
-            Where the files have dictionaries, no text is made of them.
+        dictionaries : sequence of str or "auto", optional
+            Names of columns of text or binary to read as dictionary arrays of int32 indices; with
+            "auto", those that are stored as dictionaries. No text is made of these.
         on_corrupt : {"raise", "skip", "null"}
             With "skip", the rows of pages that are damaged in one of the columns read are left out.
             With "null", all rows are kept, and a column is null where its pages are damaged; rows
@@ -464,7 +464,7 @@ class TableReader:
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
-        dictionaries: Sequence[str] | None = None,
+        dictionaries: Coded = None,
         batch_rows: int | None = None,
         on_corrupt: OnCorrupt = "raise",
     ) -> Batches:
@@ -481,9 +481,9 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
-        dictionaries : sequence of str, optional
-            Names of columns of text or binary to read as dictionary arrays of int32 indices.
-            Where the files have dictionaries, no text is made of them.
+        dictionaries : sequence of str or "auto", optional
+            Names of columns of text or binary to read as dictionary arrays of int32 indices; with
+            "auto", those that are stored as dictionaries. No text is made of these.
         batch_rows : int, optional
             Maximum number of rows of a batch, 131,072 by default. Batches at the end of row groups
             have fewer.
@@ -528,7 +528,7 @@ class TableReader:
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
-        dictionaries: Sequence[str] | None = None,
+        dictionaries: Coded = None,
         dtype_backend: Any = no_default,
         on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
@@ -545,9 +545,10 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
-        dictionaries : sequence of str, optional
+        dictionaries : sequence of str or "auto", optional
             Names of columns of text or binary to read as categoricals, in the order in which the
-            values first appear. Where the files have dictionaries, no text is made of them.
+            values first appear; with "auto", those that are stored as dictionaries. No text is made
+            of these.
         dtype_backend : {"numpy_nullable", "pyarrow"}, optional
             Kind of dtypes, as in pandas. With "pyarrow", dates and decimals stay Arrow values
             instead of one Python object each, which is many times faster.
@@ -1125,19 +1126,21 @@ class TableReader:
         return self.column_names
 
     def _reading(
-        self, columns: ColumnNames | None = None, dictionaries: Sequence[str] | None = None
+        self, columns: ColumnNames | None = None, dictionaries: Coded = None
     ) -> tuple[Snapshot, Sequence[int]]:
         """Return the snapshot to read and the indices of these columns, all shown by default.
 
         Of a nested column of which fields are named, only these are shown. The columns named in
-        `dictionaries` are shown as dictionaries.
+        `dictionaries` are shown as dictionaries; with "auto", those that are stored so.
         Called once per read: a commit in another thread replaces the snapshot.
         """
         snapshot = self._snapshot
         everything = range(len(snapshot.projection.schema))
         shown = everything if self._columns is None else self._columns
         snapshot, positions = snapshot.showing(columns, shown)
-        if dictionaries is not None:
+        if dictionaries == "auto":
+            snapshot = snapshot.with_dictionaries(coded(snapshot, positions))
+        elif dictionaries is not None:
             as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)
         return snapshot, positions

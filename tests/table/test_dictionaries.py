@@ -161,6 +161,21 @@ def test_only_text_and_binary_are_read_as_dictionaries():
         blz.dataset(store, dictionaries="few")
 
 
+@pytest.mark.parametrize("layout", ["directory", "file"])
+def test_auto_reads_as_dictionaries_what_is_stored_as_such_in_every_verb(tmp_path, layout):
+    path = tmp_path / "t.blz"
+    words = pa.table({"few": ["a", "b"] * 5000, "many": [f"{n:x}" for n in range(10_000)]})
+    blz.to_blz(words, path, storage=blz.Storage(layout=layout))
+    coded = pa.dictionary(pa.int32(), pa.string())
+    with blz.open(path) as table:
+        assert table.to_arrow(dictionaries="auto").schema.types == [coded, pa.string()]
+        assert table.to_batches(dictionaries="auto").schema.types == [coded, pa.string()]
+        assert table.to_arrow(["many"], dictionaries="auto").schema.types == [pa.string()]
+        assert table.to_pandas(dictionaries="auto").dtypes["few"] == "category"
+    assert blz.read_table(path, dictionaries="auto").schema.types == [coded, pa.string()]
+    assert blz.read_blz(path, dictionaries="auto").dtypes["few"] == "category"
+
+
 def test_a_reader_of_dictionaries_ends_with_its_table():
     store = MemoryStore()
     blz.to_blz(words_table(), store)

@@ -200,6 +200,7 @@ class Commit:
                 operation,
                 head.rows,
                 groups,
+                extra={"committed": head.version},
             )
             _log.debug(
                 "%s: version %d: %d bytes in columns, %d in lines; "
