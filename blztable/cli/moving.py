@@ -32,7 +32,8 @@ def import_(options: Namespace) -> None:
     made = _version_made(options)
     rows = 0 if made else (_convert if is_old else _import_files)(options)
     with blz.open(options.table) as table:
-        result: Json = {"table": table.path, "version": table.version, "rows_appended": rows}
+        result: Json = {"table": table.path, "version": made or table.version}
+        result |= {"is_repeated": made is not None, "rows_appended": rows}
         result |= {"rows": table.nrows, "columns": len(table.column_names)}
         result |= {"nbytes": table.nbytes, "cbytes": table.cbytes}
     if made:
@@ -251,7 +252,7 @@ def upsert(options: Namespace) -> None:
                 done = tx.changed
         except blz.SchemaError as error:
             raise blz.SchemaError(f"{', '.join(options.files)}: {error}") from None
-        result = {"table": table.path, **asdict(done), "rows": table.nrows}
+        result = {"table": table.path, "is_repeated": False, **asdict(done), "rows": table.nrows}
     print_result(options, result, [str(done)])
 
 

@@ -607,9 +607,10 @@ def test_work_with_a_name_is_committed_once(run):
         said = run("import", "-", "t.blz", verb, *once, given=SALES)
         assert said == "nothing is done: 'monday' was committed before, as version 1\n"
         assert blz.open("t.blz").nrows == then
-    assert (
-        json.loads(run("import", "-", "t.blz", *once, "--json", given=SALES))["rows_appended"] == 0
-    )
+    again = json.loads(run("import", "-", "t.blz", *once, "--json", given=SALES))
+    assert (again["rows_appended"], again["version"], again["is_repeated"]) == (0, 1, True)
+    new = json.loads(run("import", "-", "new.blz", *once, "--json", given=SALES))
+    assert (new["rows_appended"], new["is_repeated"]) == (3, False)
     run("import", "-", "t.blz", "--append", "--sort-by", "id", "--commit-id", "sorted", given=SALES)
     run("import", "-", "t.blz", "--append", "--sort-by", "id", "--commit-id", "sorted", given=SALES)
     assert blz.open("t.blz").nrows == 6
@@ -622,7 +623,10 @@ def test_an_upsert_with_a_name_is_committed_once(run):
     assert "1 row appended" in run(*upsert, given=b"id,amt\n9,1\n")
     said = run(*upsert, given=b"id,amt\n9,2\n")
     assert said == "nothing is done: 'tuesday' was committed before, as version 2\n"
-    assert json.loads(run(*upsert, "--json", given=b"id,amt\n9,2\n"))["rows_updated"] == 0
+    again = json.loads(run(*upsert, "--json", given=b"id,amt\n9,2\n"))
+    assert (again["rows_updated"], again["is_repeated"]) == (0, True)
+    new = json.loads(run(*upsert[:-1], "friday", "--json", given=b"id,amt\n9,1\n"))
+    assert (new["rows_updated"], new["is_repeated"]) == (1, False)
     assert rows_of()["amt"][-1] == 1
 
 
