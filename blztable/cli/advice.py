@@ -10,8 +10,7 @@ _VERBS = "compact|diff|erase|recover|repair|restore|unpack|vacuum|verify|version
 _COMMANDS = (
     (r"\bevolve=True", "--evolve"),
     (r"(?:write one with )?to_blz\(\) or create\(\)", "make one with `blz import`"),
-    (r"\bread it with pandas\.read_\w+\(.*blztable\.to_blz\b", "make a table of it: `blz import`"),
-    (r"\bmake a table of it with blztable\.convert\(.*", "make a table of it: `blz import`"),
+    (r"\bmake a table of it with blztable\.copy\(.*", "make a table of it: `blz import`"),
     (r"\bchange the column with alter_column\(.*", "convert the data"),
     (rf"\b(?:\w+\.)*({_VERBS})\([^()]*\)", r"`blz \1`"),
 )
@@ -30,6 +29,9 @@ def of_command_line(message: str) -> str:
 
 
 def _followed(advice: str) -> str:
+    if advice.startswith("read it with "):
+        # What another library stored is read by that library.
+        return advice
     for call, command in _COMMANDS:
         advice = re.sub(call, command, advice)
     parts = [part for part in _OTHERS.split(advice) if not _PYTHON.search(part)]

@@ -125,12 +125,12 @@ def test_a_filter_returns_the_rows_that_numpy_returns(tmp_path):
 def test_nothing_that_changes_a_table_touches_it(tmp_path):
     file = write_file(tmp_path / "x.blp", np.arange(5))
     before = file.read_bytes()
-    with pytest.raises(blz.ReadOnlyError, match=r"is a Bloscpack file.*blztable\.convert"):
+    with pytest.raises(blz.ReadOnlyError, match=r"is a Bloscpack file.*blztable\.copy"):
         blz.open(file, "a")
     for mode in ("w", "x", "a"):
-        with pytest.raises(blz.TableExistsError, match=r"is a Bloscpack file.*blztable\.convert"):
+        with pytest.raises(blz.TableExistsError, match=r"is a Bloscpack file.*blztable\.copy"):
             blz.to_blz({"x": [1]}, file, mode=mode)
-    with blz.open(file) as table, pytest.raises(blz.ReadOnlyError, match=r"blztable\.convert"):
+    with blz.open(file) as table, pytest.raises(blz.ReadOnlyError, match=r"blztable\.copy"):
         table.append({"x": [1]})
     assert file.read_bytes() == before
 

@@ -540,4 +540,4 @@ def test_the_command_line_knows_it(path, tmp_path, capsys):
     assert blz.read_table(tmp_path / "new").column_names == ["key", "name"]
     assert main(["import", str(path), str(tmp_path / "new")]) == 1
     assert main(["compact", str(path)]) == 1
-    assert "blztable.copy" in capsys.readouterr().err
+    assert "make a table of it: `blz import`" in capsys.readouterr().err

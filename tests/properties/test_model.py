@@ -892,7 +892,10 @@ class Machine(RuleBasedStateMachine):
     def files(self, number: int):
         """Return the columns of a version, and the files of its row groups."""
         version = versions.read(self.store, number)
-        columns = [version.nodes(index) for index in range(len(version.schema))]
+        columns = [
+            [version.line_parts(line) for line in version.nodes(index)]
+            for index in range(len(version.schema))
+        ]
         paths = [(c[0].path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
         groups = version.head.row_groups, version.head.bundles
         return paths, groups, [[node.k for node in column] for column in columns]
