@@ -465,6 +465,21 @@ def test_a_deduplicate_relies_on_all_rows_that_it_compared():
     assert len(keys) == len(set(keys)) == 126
 
 
+def test_a_deduplicate_relies_on_the_rows_for_which_others_go():
+    """Else the first copy goes by a delete, and the second by the deduplicate."""
+    store = MemoryStore()
+    rows = {"k": [1, *range(10, 73), 1, *range(100, 163)], "n": range(128)}
+    blz.to_blz(rows, store, durability="process", storage=blz.Storage(row_group_rows=64))
+    with (
+        beside(store, lambda t: t.delete("n = 0"), retries=0) as t,
+        pytest.raises(ConflictError),
+    ):
+        t.deduplicate(on="k")
+    with opened(store) as t:
+        t.deduplicate(on="k")
+    assert blz.read_table(store)["k"].to_pylist().count(1) == 1
+
+
 def test_an_append_relies_on_the_defaults_that_it_filled_in():
     store = MemoryStore()
     blz.to_blz({"a": [1], "b": [1]}, store, durability="process")

@@ -28,7 +28,8 @@ from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.reliance import any_row
+from blztable.engine.change.changes import NoRewrite
+from blztable.engine.change.reliance import Touched, any_row
 from blztable.engine.change.rows import RowMask, keep
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.query.expressions import comparable
@@ -108,15 +109,19 @@ def deduplicate(
     groups, rows = staged.head.row_groups, staged.head.rows
     check_key([staged.schema.field(index) for index in on])
     check_rows(rows, "finding duplicates", _ROW_BYTES)
-    stays = np.zeros(rows, np.bool_)
+    stays, firsts = np.zeros(rows, np.bool_), list(accumulate(groups, initial=0))
     if rows:
         with OpenColumns.whole(staged) as opened:
             codes = key_codes(opened.columns(on, spans(groups, 0, rows)))
         order = Unsorted.of_version(staged).order(order_by) if order_by else None
         places = np.arange(rows) if order is None else order
         places = places[::-1] if last else places
-        stays[places[np.unique(codes[places], return_index=True)[1]]] = True
-    firsts = list(accumulate(groups, initial=0))
+        _, at, counts = np.unique(codes[places], return_index=True, return_counts=True)
+        stays[places[at]] = True
+        # Others go because these stay: a commit that removes one of these is a conflict.
+        copied = np.searchsorted(firsts, places[at[counts > 1]], "right") - 1
+        relied = np.unique(copied).tolist()
+        change_set.add_reliance(NoRewrite(Touched.of(staged, relied, any_row)))
 
     def kept(group: int) -> RowMask:
         return RowMask.of(stays[firsts[group] : firsts[group + 1]])
