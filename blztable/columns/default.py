@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.nested.assemble import assemble, rebuilt, rows_of_children
+from blztable.arrow.nested.assemble import assemble, rows_of_children, without_unused
 from blztable.arrow.nested.flatten import flatten, list_array, struct_array
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
 from blztable.arrow.types import bitmap, nulls, recoded, value_type
@@ -56,7 +56,7 @@ def encode_nested(scalar: pa.Scalar) -> list[Streams]:
 
 def encode_nodes(node: Node, array: pa.Array) -> list[Streams]:
     """Return the streams of each node of an array, in pre-order."""
-    flats = list(_used(node, iter(flatten(node, array))))
+    flats = list(without_unused(node, iter(flatten(node, array))))
     _check_rows(sum(map(len, flats)))
     nodes = [_streams(flat) for flat in flats]
     _check_size(b"".join(data for streams in nodes for data in streams.values()))
@@ -80,22 +80,6 @@ def from_json(found: object, type_: pa.DataType) -> pa.Scalar:
     if not is_nested(type_):
         return decode_default(_bytes(found), type_)
     return decode_nested([_node(node) for node in _list(found)], type_)
-
-
-def _used(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """Yield the flat arrays of a tree, whose dictionaries have only the values that rows have."""
-    flat = next(flats)
-    if node.rows != CODES:
-        yield flat
-        for child in node.children:
-            yield from _used(child, flats)
-        return
-    (child,) = node.children
-    values = rebuilt(child, flats)
-    used = np.unique(flat.drop_null().to_numpy())
-    codes = np.searchsorted(used, flat.fill_null(0).to_numpy())
-    yield pa.array(codes, mask=np.asarray(flat.is_null())).cast(flat.type)
-    yield from _used(child, iter(flatten(child, values, used.astype(np.int64))))
 
 
 def _streams(flat: pa.Array) -> Streams:

@@ -139,8 +139,8 @@ class Column:
     def meta(self) -> FixedMetalayers:
         """Fixed metalayers of the column: named bytes that keep their length.
 
-        Their names are given when the column is made: with `meta` of `CTable.add_column`, or with
-        `column_meta` of `create` and `to_blz`. A column keeps its metalayers when it is renamed,
+        Their names are given when the column is made, by `Storage(meta=...)`: with `add_column`, or
+        for the column with `create` and `to_blz`. A column keeps them when it is renamed,
         and loses them when it is dropped.
 
         Returns

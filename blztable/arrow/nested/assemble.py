@@ -142,3 +142,19 @@ def _validity(flat: pa.Array) -> pa.Buffer | None:
     if flat.offset % 8 == 0:
         return buffer.slice(flat.offset // 8)
     return bitmap(flat.is_valid().to_numpy(zero_copy_only=False))
+
+
+def without_unused(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    """Yield the flat arrays of a tree, whose dictionaries have only the values that rows have."""
+    flat = next(flats)
+    if node.rows != CODES:
+        yield flat
+        for child in node.children:
+            yield from without_unused(child, flats)
+        return
+    (child,) = node.children
+    values = rebuilt(child, flats)
+    used = np.unique(flat.drop_null().to_numpy())
+    codes = np.searchsorted(used, flat.fill_null(0).to_numpy())
+    yield pa.array(codes, mask=np.asarray(flat.is_null())).cast(flat.type)
+    yield from without_unused(child, iter(flatten(child, values, used.astype(np.int64))))

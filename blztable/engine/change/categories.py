@@ -8,14 +8,13 @@ row of the row group has. Writes nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.nested.assemble import rebuilt
+from blztable.arrow.nested.assemble import rebuilt, without_unused
 from blztable.arrow.nested.flatten import flatten
-from blztable.arrow.nested.nodes import CODES, Node
+from blztable.arrow.nested.nodes import Node
 from blztable.columns.codecs.dictionary import numbered
 from blztable.columns.stored import as_stored
 from blztable.engine.read.columns import OpenColumns
@@ -67,7 +66,7 @@ def has_values(opened: OpenColumns, group: int, gone: Values) -> bool:
     for index, column, node in _coded(opened.version):
         for chunk in _read(opened, index, group).chunks:
             flats = flatten(node, chunk)
-            slim = list(_without_unused(node, iter(flats)))
+            slim = list(without_unused(node, iter(flats)))
             if any(len(one) != len(other) for one, other in zip(flats, slim, strict=True)):
                 return True
             for number, flat in enumerate(slim):
@@ -87,7 +86,7 @@ def dropped(version: Version, table: pa.Table, gone: Values) -> pa.Table:
 
 
 def _dropped(column: int, node: Node, array: pa.Array, gone: Values) -> pa.Array:
-    flats = list(_without_unused(node, iter(flatten(node, array))))
+    flats = list(without_unused(node, iter(flatten(node, array))))
     for number, flat in enumerate(flats):
         if (column, number) in gone:
             flats[number] = _recoded(flat, gone[column, number])
@@ -108,23 +107,6 @@ def _recoded(array: pa.DictionaryArray, gone: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(new, kept, ordered=array.type.ordered, safe=False)
 
 
-def _without_unused(node: Node, flats: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """Yield flat arrays without the nested values of dictionaries that no row has."""
-    flat = next(flats)
-    if node.rows != CODES:
-        yield flat
-        for child in node.children:
-            yield from _without_unused(child, flats)
-        return
-    (child,) = node.children
-    values = rebuilt(child, islice(flats, child.count))
-    codes = flat.fill_null(0).to_numpy().astype(np.int64)
-    mask = np.asarray(flat.is_null())
-    kept = np.unique(codes[~mask])
-    yield pa.array(np.searchsorted(kept, codes), mask=mask).cast(flat.type)
-    yield from _without_unused(child, iter(flatten(child, values, kept)))
-
-
 def _values(version: Version, pick: Pick) -> Values:
     """Return picked values of each node that is a dictionary, each once."""
     found: dict[tuple[int, int], list[pa.Array]] = {}
@@ -132,7 +114,7 @@ def _values(version: Version, pick: Pick) -> Values:
         for index, column, node in _coded(version):
             for group in range(len(version.head.row_groups)):
                 for chunk in _read(opened, index, group).chunks:
-                    flats = _without_unused(node, iter(flatten(node, chunk)))
+                    flats = without_unused(node, iter(flatten(node, chunk)))
                     for number, flat in enumerate(flats):
                         if pa.types.is_dictionary(flat.type):
                             values = as_stored(pick(flat))
