@@ -3,8 +3,6 @@
 Knows nothing of the files of these programs.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +16,6 @@ from blztable.errors import (
     BlzError,
     FormatError,
     ReadOnlyError,
-    TableExistsError,
     TableNotFoundError,
 )
 from blztable.format.metalayers import Layers, check
@@ -129,20 +126,12 @@ def raise_foreign(store: Store, error: BlzError) -> None:
         ) from None
 
 
-@contextmanager
-def named(store: Store) -> Iterator[None]:
-    """Say in the error about a path that is taken what another program stored there."""
-    try:
-        yield
-    except (TableExistsError, FormatError) as error:
-        kind, found = _kind_of(store), foreign_kind(store)
-        if kind is not None:
-            what, remedy = f"a {kind}", _remedy(kind, store.name)
-        elif found is not None:
-            what, remedy = found[0], "choose another path for the table"
-        else:
-            raise
-        raise TableExistsError(f"{store.name} is {what} and is left as it is; {remedy}") from error
+def what_is_at(store: Store) -> tuple[str, str] | None:
+    """Return what another program stored, and where a table can be made; None if unknown."""
+    kind, found = _kind_of(store), foreign_kind(store)
+    if kind is not None:
+        return f"a {kind}", _remedy(kind, store.name)
+    return None if found is None else (found[0], "choose another path for the table")
 
 
 def _remedy(kind: str, path: str) -> str:
