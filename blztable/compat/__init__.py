@@ -6,6 +6,5 @@ from blztable.late import door
 
 if TYPE_CHECKING:
     from blztable.compat import table as table
-    from blztable.compat import version as version
 
 __getattr__ = door(__name__)

@@ -17,7 +17,7 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import no_rows
-from blztable.convert.foreign.structured import matrix, structured_array
+from blztable.convert import foreign
 from blztable.engine.read.losses import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
@@ -653,7 +653,8 @@ class TableReader:
               dtype=[('n', '<i8'), ('x', '<f8'), ('word', '<U2')])
         """
         table = self.to_arrow(columns, filters=filters)
-        make = structured_array if structured else matrix
+        arrays = foreign.structured
+        make = arrays.structured_array if structured else arrays.matrix
         return make(table, self._snapshot.check_rows)
 
     def count(self, *, filters: Filters = None) -> int:

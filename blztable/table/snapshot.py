@@ -27,7 +27,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import NestedField, Projection
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from blztable.caller import stack_level
 from blztable.engine.version import schema
-from blztable.engine.version.column_tree import node_schema, roots_of
 from blztable.engine.version.mirrors import mirrored_number
+from blztable.engine.version.schema import node_schema, roots_of
 from blztable.errors import (
     BlzError,
     CorruptError,

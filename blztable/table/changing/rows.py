@@ -19,7 +19,7 @@ from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.run.progress import Callback
+from blztable.engine.run.pool import Callback
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
 from blztable.table.changing.target import Target
