@@ -27,8 +27,7 @@ import pyarrow as pa
 from blztable.arrow.casts import repeated
 from blztable.arrow.types import Portion
 from blztable.convert.categories import Orders
-from blztable.convert.coerce import coerce_item
-from blztable.convert.coerce_index import needs_exact_rows
+from blztable.convert.coerce import coerce_item, needs_exact_rows
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.gateway import AS_USUAL, Ingested, Reading
 from blztable.convert.source import Source, source
