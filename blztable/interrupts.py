@@ -9,6 +9,10 @@ raise, as that of Ctrl-C does, and then `finally` alone does not protect a clean
 
 import signal
 import threading
+
+# The functions of `signal` make enums of handlers; each call takes 20 times as long as these.
+from _signal import getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_handler
 from collections.abc import Callable
 from types import FrameType
 from typing import Self
@@ -60,7 +64,7 @@ class DeferInterrupt:
             return
         try:
             for number, before in self._before.items():
-                signal.signal(number, before)
+                set_handler(number, before)
         except BaseException:
             # The handler of a signal has raised; the other ones must be restored all the same.
             self.restore()
@@ -92,10 +96,10 @@ class DeferInterrupt:
         self._is_deferring = True
         try:
             for number in numbers:
-                before = signal.getsignal(number)
+                before = getsignal(number)
                 if callable(before):
                     self._before[number] = before
-                    signal.signal(number, self.record)
+                    set_handler(number, self.record)
         except BaseException:
             # The handler of a signal that is not deferred yet has raised.
             self.restore()
@@ -106,7 +110,7 @@ def raise_pending() -> None:
     """Raise a deferred interrupt now; for a loop that waits."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, *_OTHERS):
-            _raise_pending(signal.getsignal(number))
+            _raise_pending(getsignal(number))
 
 
 def _raise_pending(handler: object) -> None:
