@@ -21,6 +21,7 @@ from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
+from blztable.table import table
 from support.operations import meanwhile, opened
 from support.stores import FileInMemory, Hooked
 
@@ -660,3 +661,37 @@ def test_columns_that_a_transaction_changes_under_its_own_appender_are_told(stor
     with opened(store) as t, pytest.raises(ConflictError, match="changed its own columns"):
         in_a_transaction(t, change)
     assert numbers(store) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.delete("k = 3"),
+        lambda t: t.update({"v": 9}, where="k = 3"),
+        lambda t: t.truncate(100),
+    ],
+    ids=["delete", "update", "truncate"],
+)
+def test_as_many_deleted_rows_need_not_be_the_same_rows(change):
+    store = keyed_store({"k": range(128), "v": [0] * 128})
+    with opened(store) as t:
+        t.delete("k = 1")
+
+    def theirs(t):
+        t.restore(1)
+        t.delete("k = 2")
+
+    with beside(store, theirs, retries=0) as t, pytest.raises(ConflictError):
+        change(t)
+    assert blz.read_table(store)["k"].to_pylist() == [0, 1, *range(3, 128)]
+
+
+def test_a_change_is_not_made_again_when_its_time_is_over(store, monkeypatch):
+    monkeypatch.setattr(table, "RETRY_SECONDS", -1.0)
+
+    def theirs(t):
+        t.update({"n": 7}, where=DAY_5)
+
+    with beside(store, theirs) as t, pytest.raises(ConflictError, match="relies on the rows"):
+        t.update({"n": 8}, where=DAY_5)
+    assert numbers(store) == [0, 1, 2, 3, 7, 7]
