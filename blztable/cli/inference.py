@@ -194,16 +194,15 @@ class Kinds:
         if self.fixed is not None:
             return self._fixed_values(texts, self.fixed, point)
         before = self.type
-        held = texts.drop_null()
         # A few values nearly always have the kinds of all.
-        for some in (held[:_SAMPLE], held):
+        for count in (_SAMPLE, len(texts)):
             try:
                 if pa.types.is_decimal(self.type) and Kind.REAL not in self.flags:
                     # 0.0 fits, but a column with fractions may be one of doubles.
                     _refuse(pc.match_substring(texts, point))
                 return _converted(texts, self.type, point)
             except pa.ArrowInvalid:
-                self._look(some, among, point)
+                self._look(texts.drop_null()[:count], among, point)
         if self.type == before:
             self.flags |= Kind.TEXT
         return pa.nulls(len(texts), self.type)
@@ -212,6 +211,12 @@ class Kinds:
         plain = _plain(texts, point)
         if pa.types.is_decimal(type_):
             return _decimals(plain, type_)
+        if pa.types.is_integer(type_):
+            try:
+                return plain.cast(type_)
+            except pa.ArrowInvalid:
+                # Arrow takes a plus before a fraction only.
+                return pc.replace_substring_regex(plain, r"^\+([0-9]+)$", r"\1").cast(type_)
         if not pa.types.is_floating(type_):
             return texts.cast(type_)
         values = plain.cast(type_)
@@ -368,7 +373,7 @@ def _check_zeros(texts: pa.Array) -> None:
     second = data[begins[(first == ord("0")) & (bounds[1:] - begins > 1)] + 1]
     # Nearly all of these are 0.5.
     odd = second[second != ord(".")]
-    if not np.isin(odd, np.frombuffer(b"eE", np.uint8)).all():
+    if len(odd) and not np.isin(odd, np.frombuffer(b"eE", np.uint8)).all():
         raise pa.ArrowInvalid("a number has leading zeros")
 
 

@@ -274,11 +274,14 @@ class Files:
             raise self._csv_error(name, str(error)) from None
 
     def _is_typed_here(self, column: str) -> bool:
-        """True for columns without a type, and where Arrow would change numbers that do not fit."""
+        """True for columns without a type, and for numbers, as Arrow takes others than we do."""
         if column not in self.fixed and column not in self.given:
             return True
         fixed = self.kinds.expected.get(column, Kinds()).fixed
-        return fixed is not None and (pa.types.is_floating(fixed) or pa.types.is_decimal(fixed))
+        if fixed is None:
+            return False
+        types = pa.types
+        return types.is_integer(fixed) or types.is_floating(fixed) or types.is_decimal(fixed)
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return columns of texts as the types that hold all of their values."""

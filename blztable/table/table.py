@@ -577,8 +577,8 @@ class CTable(Verbs, Closing):
 
         Deletes the rows, writes again what has their values, and removes all other versions. A
         category that only erased rows had, or rows of older versions, is dropped from its column,
-        also from an ordered one. A version that has a tag, or that someone has open, stays, and is
-        in the result if it may have the rows.
+        also from an ordered one, unless it is the default value there. A version that has a tag, or
+        that someone has open, stays, and is in the result if it may have the rows.
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.feather as feather
@@ -583,6 +584,19 @@ def test_an_upsert_of_files_with_other_columns_sets_no_nulls(run, format):
     for name in names:
         run("upsert", name, "t.blz", "--on", "k")
     assert rows_of() == {"k": [1, 2], "a": [9, 2], "b": [3, 9]}
+
+
+def test_an_upsert_keeps_columns_that_no_row_has_and_nulls_fields_that_a_row_lacks(run):
+    """As `t.upsert` does with a DataFrame of the same rows."""
+    first = {"k": [1, 2], "a": [1, 2], "b": [3, 4]}
+    given = [{"k": 1, "a": 9}, {"k": 2}]
+    blz.to_blz(first, "t.blz")
+    blz.to_blz(first, "frame.blz")
+    run("upsert", "-", "t.blz", "--on", "k", given="\n".join(map(json.dumps, given)).encode())
+    with blz.open("frame.blz", "a") as t:
+        t.upsert(pd.DataFrame(given).astype({"a": "Int64"}), on="k")
+    assert rows_of() == {"k": [1, 2], "a": [9, None], "b": [3, 4]}
+    assert blz.read_table("frame.blz").to_pydict() == rows_of()
 
 
 def test_control_characters_do_not_reach_a_terminal(run, monkeypatch):

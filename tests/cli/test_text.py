@@ -292,6 +292,22 @@ def test_a_negative_zero_has_one_type_wherever_a_file_is_cut(
     assert list(map(int, found.to_pylist())) == numbers
 
 
+@pytest.mark.parametrize("type_", ["int8", "int64", "uint64", "double", "decimal(5,2)"])
+def test_a_column_of_numbers_takes_a_plus_in_each_verb(run, type_):
+    given = "a,k\n+1, +2\n-0,3\n"
+    given = given.replace("-0", "0") if type_ == "uint64" else given
+    run("import", "-", "t.blz", "--dtype", f"a={type_}", "--dtype", "k=int64", given=given)
+    run("import", "-", "t.blz", "--append", given="a,k\n+5,+4\n")
+    run("upsert", "-", "t.blz", "--on", "k", given="a,k\n+7,+4\n")
+    assert blz.read_table("t.blz").to_pydict() == {"a": [1, 0, 7], "k": [2, 3, 4]}
+    for text in ("++1", "+", "+x", "+ 1", "1+"):
+        said = run("import", "-", "t.blz", "--append", given=f"a,k\n1,2\n{text},3\n", code=1)
+        assert "column 'a', row 2: " in said
+        assert f"'{text}'" in said
+    run("import", "-", "u.blz", given="a\n+1\n")
+    assert blz.read_table("u.blz")["a"].to_pylist() == ["+1"]
+
+
 def test_a_decimal_takes_a_plus_and_an_error_says_what_is_no_number(run):
     command = ["import", "-", "t.blz", "--format", "csv", "--replace", "--dtype"]
     for type_ in ("decimal(5,2)", "double"):

@@ -6,9 +6,11 @@ writers' lock.
 
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -19,6 +21,7 @@ from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
+from blztable.table import table
 from support.operations import meanwhile, opened
 from support.stores import FileInMemory, Hooked
 
@@ -527,3 +530,168 @@ def test_row_groups_that_are_joined_remember_when_rows_last_came():
     with opened(store) as t:
         assert len(t._snapshot.version.head.row_groups) == 1
         assert max(t._snapshot.version.head.changed) > changed
+
+
+def in_a_transaction(t, act):
+    with t.transaction() as tx:
+        act(tx)
+
+
+@pytest.mark.parametrize("verb", ["truncate", "resize"])
+def test_a_table_that_is_short_enough_relies_on_no_rows_that_come(store, verb):
+    """Else it would have more rows than were asked for."""
+
+    def both(tx):
+        getattr(tx, verb)(6)
+        with opened(store) as other:
+            other.append({"day": [9], "n": [9]})
+
+    with opened(store) as t, pytest.raises(ConflictError, match="relies on the rows"):
+        in_a_transaction(t, both)
+
+
+def test_a_column_that_was_made_anew_under_its_name_is_another_one(store):
+    def theirs(t):
+        t.drop_columns(["n"])
+        t.add_column("n", pa.scalar(0))
+
+    with (
+        beside(store, theirs, retries=0) as t,
+        pytest.raises(ConflictError, match="relies on the columns"),
+    ):
+        t.append({"day": [9], "n": [9]})
+
+
+def test_an_append_with_an_attribute_in_one_transaction_is_blind(store):
+    def theirs(t):
+        with t.transaction() as tx:
+            tx.append({"day": [5], "n": [6]})
+            tx.attrs["unit"] = "m"
+
+    with beside(store, theirs, retries=0) as t:
+        t.delete(DAY_5)
+    assert numbers(store) == [0, 1, 2, 3, 6]
+
+
+def test_rows_that_a_restore_gives_back_as_they_were_may_be_changed(store):
+    with beside(store, lambda t: t.restore(1), retries=0) as t:
+        t.update({"n": 9}, where=DAY_5)
+    assert numbers(store) == [0, 1, 2, 3, 9, 9]
+
+
+def test_a_change_of_all_rows_relies_on_no_other_rows(store):
+    def theirs(t):
+        with t.transaction() as tx:
+            tx.delete([("day", "==", 99)])
+            tx.append({"day": [7], "n": [7]})
+
+    with (
+        beside(store, theirs, retries=0) as t,
+        pytest.raises(ConflictError, match="looked for"),
+    ):
+        t.update({"n": 0})
+
+
+@pytest.mark.parametrize(("keys", "is_conflict"), [([7, 999], True), ([7], False)])
+def test_an_upsert_relies_on_the_defaults_of_new_rows_only(keys, is_conflict):
+    """The row of key 7 moves, as most rows of its row group stay."""
+    store = keyed_store({"k": range(128), "v": [1] * 128, "w": [1] * 128})
+    with opened(store) as t:
+        t.alter_column("w", default=5)
+    told = pytest.raises(ConflictError, match="default values") if is_conflict else nullcontext()
+    with beside(store, lambda t: t.alter_column("w", default=6), retries=0) as t, told:
+        t.upsert({"k": keys, "v": [9] * len(keys)}, on="k")
+    assert blz.read_table(store)["v"].to_pylist().count(9) == (not is_conflict)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.add_column("mine", 0),
+        lambda t: t.add_column("s.mine", 0),
+        lambda t: t.alter_column("n", dtype="float64"),
+    ],
+    ids=["a column", "a field", "a type"],
+)
+@pytest.mark.usefixtures("own_files")
+def test_no_number_of_a_column_or_a_file_is_used_twice(change):
+    store = MemoryStore()
+    rows = {"n": [1, 2], "s": [{"a": 1}, {"a": 2}]}
+    blz.to_blz(rows, store, durability="process")
+    used = []
+
+    def theirs(t):
+        with t.transaction() as tx:
+            for _ in range(3):
+                tx.append({"n": [3], "s": [{"a": 3}]})
+            tx.truncate(2)
+        t.add_column("theirs", pa.array([{"a": 1}, {"a": 2}]))
+        t.drop_columns(["theirs"])
+        used.append(t._snapshot.version.head)
+
+    with beside(store, theirs, retries=0) as t:
+        change(t)
+        head = t._snapshot.version.head
+    before, after = used[0].columns, head.columns
+    assert head.next_column >= used[0].next_column
+    there = dict(zip(after.paths, after.next_k, strict=True))
+    for path, next_k in zip(before.paths, before.next_k, strict=True):
+        assert there[path] >= next_k
+
+
+def test_an_erase_leaves_out_no_row_group_that_others_changed():
+    """A compaction would leave it out, with the value of the row that was deleted before."""
+    store = keyed_store({"k": range(128), "v": [0] * 128})
+    with opened(store) as t:
+        t.delete("k = 100")
+    with (
+        beside(store, lambda t: t.update({"v": 1}, where="k = 101"), retries=0) as t,
+        pytest.raises(ConflictError, match="row groups to join were changed"),
+    ):
+        t.erase("k = 3")
+
+
+def test_columns_that_a_transaction_changes_under_its_own_appender_are_told(store):
+    def change(tx):
+        with tx.appender() as rows:
+            rows["day"].append([9])
+            rows["n"].append([9])
+            tx.rename_columns({"day": "n", "n": "day"})
+
+    with opened(store) as t, pytest.raises(ConflictError, match="changed its own columns"):
+        in_a_transaction(t, change)
+    assert numbers(store) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.delete("k = 3"),
+        lambda t: t.update({"v": 9}, where="k = 3"),
+        lambda t: t.truncate(100),
+    ],
+    ids=["delete", "update", "truncate"],
+)
+def test_as_many_deleted_rows_need_not_be_the_same_rows(change):
+    store = keyed_store({"k": range(128), "v": [0] * 128})
+    with opened(store) as t:
+        t.delete("k = 1")
+
+    def theirs(t):
+        t.restore(1)
+        t.delete("k = 2")
+
+    with beside(store, theirs, retries=0) as t, pytest.raises(ConflictError):
+        change(t)
+    assert blz.read_table(store)["k"].to_pylist() == [0, 1, *range(3, 128)]
+
+
+def test_a_change_is_not_made_again_when_its_time_is_over(store, monkeypatch):
+    monkeypatch.setattr(table, "RETRY_SECONDS", -1.0)
+
+    def theirs(t):
+        t.update({"n": 7}, where=DAY_5)
+
+    with beside(store, theirs) as t, pytest.raises(ConflictError, match="relies on the rows"):
+        t.update({"n": 8}, where=DAY_5)
+    assert numbers(store) == [0, 1, 2, 3, 7, 7]

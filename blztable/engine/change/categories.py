@@ -17,6 +17,7 @@ from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import as_stored
 from blztable.columns.codecs.dictionary import numbered
+from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
@@ -48,6 +49,18 @@ def unused(version: Version) -> Values:
 def everything(version: Version) -> Values:
     """Return all values."""
     return _values(version, lambda flat: flat.dictionary)
+
+
+def of_defaults(staged: StagedVersion) -> Values:
+    """Return the values that default values of columns use."""
+    defaults, found = declared_defaults(staged), {}
+    for index, column, node in _coded(staged):
+        if index in defaults:
+            flats = flatten(node, pa.repeat(defaults[index], 1))
+            for number, flat in enumerate(flats):
+                if pa.types.is_dictionary(flat.type):
+                    found[column, number] = _distinct([_used(flat)])
+    return found
 
 
 def without(values: Values, others: Values) -> Values:

@@ -37,7 +37,8 @@ def erase(change_set: ChangeSet, where: object) -> int:
 
 def _categories_gone(before: StagedVersion, after: StagedVersion) -> categories.Values:
     """Return the categories that no row uses, and which one of this or an older version used."""
-    unused = categories.unused(after)
+    # A default value is no value of a row: it stays, also among ordered categories.
+    unused = categories.without(categories.unused(after), categories.of_defaults(after))
     if not unused:
         return {}
     never = categories.without(unused, categories.used_with_deleted(before))

@@ -427,3 +427,24 @@ def test_the_command_exits_with_1_while_anything_is_left(make, capsys):
         t.tags.clear()
     assert main(["erase", str(place), "--where", "user = 2", "--json"]) == 0
     assert tell(place) == []
+
+
+@pytest.mark.parametrize("is_nested", [False, True], ids=["column", "field"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_category_that_is_the_default_value_stays(make, ordered, is_nested):
+    """Else rows without the column could not be appended any more."""
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), NAMES[:3])
+    names = names.cast(pa.dictionary(pa.int8(), pa.string(), ordered=ordered))
+    if is_nested:
+        names = pa.StructArray.from_arrays([names], ["first"])
+    place = make(pa.table({"user": [0, 1, 2], "name": names}))
+    default = names[2]
+    with blz.open(place, "a") as t:
+        t.alter_column("name", default=default)
+        assert t.erase("user > 0").left == ()
+        t.append({"user": [3]})
+        t.upsert({"user": [4]}, on="user")
+        t.resize(4)
+        assert t.to_arrow()["name"].to_pylist() == [names[0].as_py(), *[default.as_py()] * 3]
+        assert t.verify()
+    assert NAMES[1].encode() not in bytes_of(place)
