@@ -4,8 +4,8 @@ Knows nothing of the table that the items go to. A DataFrame or an Arrow table i
 reader, a dataset or an iterator gives one item at a time, and their number is unknown.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -59,8 +59,11 @@ class Source:
     items: Iterator[Item]
     # Number of rows; None if it is unknown.
     rows: int | None = None
-    # Known only for a reader, before its first batch.
+    # The schema of all items; None if each has its own.
     schema: pa.Schema | None = None
+    # Returns the frame descriptor of all items, given the number of their rows.
+    frame: Callable[[int], Descriptor | None] = lambda rows: None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> Source:
@@ -109,16 +112,19 @@ def is_repeatable(data: Any) -> bool:
 
 
 def _of_one(data: Any, index: bool | None, how: Reading) -> Source:
-    ingested = ingest(data, index=index, how=how)
-    return Source(iter([Item("the data", ingested)]), ingested.rows)
+    one = ingest(data, index=index, how=how)
+    frame, item = one.frame, Item("the data", one)
+    return Source(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
 
 
 def _of_reader(reader: Any) -> Source:
     """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
-    frame = from_metadata(schema, 0)[0]
+    frame, attrs = from_metadata(schema, 0)
     batches = map(partial(_batch, schema, frame), count(), reader)
-    return Source(batches, schema=plain_schema(schema))
+    return Source(
+        batches, None, plain_schema(schema), lambda rows: from_metadata(schema, rows)[0], attrs
+    )
 
 
 def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.RecordBatch) -> Item:

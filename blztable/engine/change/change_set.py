@@ -41,8 +41,8 @@ from blztable.engine.version.staged import (
 )
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter, writers_of
-from blztable.engine.write.columns import write_groups
+from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
+from blztable.engine.write.columns import Look, write_groups
 from blztable.engine.write.options import (
     CHECKSUM,
     KEPT,
@@ -62,7 +62,7 @@ class ChangeSet:
     """The changes of one transaction. The caller begins `commit` before it makes a change."""
 
     def __init__(self, commit: Commit, storage: Storage, new: StagedVersion | None = None) -> None:
-        """Begin with the version that the commit is based on, or with the rows of a new table."""
+        """Begin with the version that the commit is based on, or with a new table without rows."""
         self.commit = commit
         self.storage = storage
         # What the call that last stored rows gave in place of options of the table.
@@ -197,13 +197,15 @@ class ChangeSet:
         old: Old | None = None,
         *,
         is_whole: bool = False,
+        look: Look | None = None,
     ) -> tuple[NewGroups, list[StagedColumn]]:
         """Write row groups of some columns; return the row groups and the written columns.
 
         The parts of a small row group share a bundle if `is_whole`: if these are all columns.
         """
         progress = progress or Progress(None, None, len(columns))
-        bundles = BundleWriter(self.staged.store, self.staged.head.next_bundle)
+        head = self.staged.head
+        bundles = BundleWriter(self.staged.store, head.next_bundle)
         writers = self.commit.files.record([*columns, bundles])
         written = write_groups(
             self.staged.store,
@@ -213,8 +215,9 @@ class ChangeSet:
             progress,
             old,
             bundles if is_whole else None,
+            look,
         )
-        staged = [StagedColumn.of(column.finish(), column.next_k) for column in columns]
+        staged = list(staged_columns(columns, as_lines=not head.row_groups))
         self.commit.files.finish(writers)
         return written, staged
 
@@ -249,7 +252,7 @@ class ChangeSet:
 
     def _marked(self, staged: StagedVersion) -> StagedVersion:
         """Return the version; unless all changes are blind, it says so of the appended rows."""
-        if is_blind(change for change, _ in self._changes):
+        if is_blind([change for change, _ in self._changes]):
             return staged
         changed = tuple(CHANGED if one == APPENDED else one for one in staged.head.changed)
         return staged.with_head(changed=changed)

@@ -27,8 +27,9 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
-from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.run.progress import Progress
 from blztable.engine.version.staged import StagedVersion
+from blztable.engine.write.columns import Look
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
@@ -49,43 +50,32 @@ MOST_STORED = 1 << 24
 def append(
     change_set: ChangeSet,
     runs: Iterable[Run],
+    progress: Progress | None = None,
     *,
-    continues_index: Callable[[], bool] = lambda: False,
-    filled: Callable[[], Iterable[int]] = tuple,
-    rows: int | None = None,
-    progress: Callback | None = None,
-) -> None:
-    """Append rows; a run with wider or more columns first changes the columns of the table."""
-    reports = Progress(progress, rows, len(change_set.staged.columns))
-    done = append_runs(change_set, runs, reports, continues_index=continues_index, filled=filled)
-    reports.finish(done)
-
-
-def append_runs(
-    change_set: ChangeSet,
-    runs: Iterable[Run],
-    reports: Progress,
-    done: int = 0,
-    *,
-    continues_index: Callable[[], bool] = lambda: False,
-    filled: Callable[[], Iterable[int]] = tuple,
+    continues_index: Callable[[], bool] = bool,
+    filled: Iterable[int] = (),
+    look: Look | None = None,
 ) -> int:
-    """Append the rows of each run; return their number, added to the rows `done` before.
+    """Append rows, and return their number.
 
-    Once the rows of a run are drawn, `filled` returns the columns that the data lacked, which got
-    defaults, and `continues_index` whether the index of the rows continues the table's.
+    A run with wider or more columns first changes the columns of the table.
+
+    Once the rows of a run are drawn, `filled` has the columns that the data lacked, which got
+    defaults, and `continues_index` returns whether the index of the rows continues the table's.
+    `look` is called while the first run is written.
     """
+    progress, done = progress or Progress(None, None, 1), 0
     for schema, frame, portions in runs:
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = change_set.column_writers()
-        reports.resume(done, len(columns))
+        progress.resume(done, len(columns))
         groups = row_groups(portions, group_rows_of(change_set.storage))
-        written, parts = change_set.write(columns, groups, reports, is_whole=True)
-        done += sum(written.rows)
+        written, parts = change_set.write(columns, groups, progress, is_whole=True, look=look)
+        done, look = done + sum(written.rows), None
         if written.rows:
-            seen = Seen.columns_of(staged).and_defaults(staged, filled())
+            seen = Seen.columns_of(staged).and_defaults(staged, filled)
             change_set.add("append", Append(seen, written, parts, continues_index()))
             change_set.count(appended=sum(written.rows))
     return done

@@ -8,7 +8,7 @@ A read or a write is a chain of iterators. Each one draws from the one before it
 needs another task:
 
     iterator                                          thread
-    user's iterator, convert/stream.py, row_groups    caller's thread, no lock held
+    user's iterator, convert/, row_groups             caller's thread, no lock held
     tasks of one row group (write), of a read         any thread, under the lock of the run
     a task: encode, compress, decode, file access     any thread, no lock held
     after_task: the user's progress callback          caller's thread, no lock held

@@ -14,11 +14,14 @@ Callback = Callable[[int, int | None], object]
 class Progress:
     """Counts cells (rows times columns) and reports them as rows."""
 
-    def __init__(self, callback: Callback | None, rows: int | None, columns: int) -> None:
-        """Start at 0."""
+    def __init__(
+        self, callback: Callback | None, rows: int | None, columns: int, writes: int = 1
+    ) -> None:
+        """Start at 0; each row is written so many times."""
         self._callback = callback
         self._rows = rows
-        self._columns = max(columns, 1)
+        self._writes = writes
+        self._columns = max(columns, 1) * writes
         self._cells = 0.0
         self._reported: tuple[int, int | None] | None = None
         self._lock = threading.Lock()
@@ -38,8 +41,8 @@ class Progress:
     def resume(self, rows: int, columns: int) -> None:
         """Continue with a new number of columns; `rows` rows are done."""
         with self._lock:
-            self._columns = max(columns, 1)
-            self._cells = float(rows * self._columns)
+            self._columns = max(columns, 1) * self._writes
+            self._cells = float(rows * max(columns, 1))
 
     def finish(self, rows: int) -> None:
         """Report that all rows are done."""

@@ -24,7 +24,7 @@ from blztable.engine.change import update as updating
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.run.progress import Callback
+from blztable.engine.run.progress import Callback, Progress
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
 from blztable.table.changing.target import Target
@@ -57,15 +57,16 @@ def _append(
     target.change_set.only_once |= not is_repeatable(data)
     with target.stored_as(storage) as how:
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
-        rows.append(
+        reports = Progress(progress, source.rows, len(target.staged.columns))
+        appended = rows.append(
             target.change_set,
             source.runs,
-            continues_index=lambda: source.continues_index,
-            filled=lambda: source.filled,
-            rows=source.rows,
-            progress=progress,
+            reports,
+            continues_index=source.continues_index,
+            filled=source.filled,
         )
-    return source.continues_index
+        reports.finish(appended)
+    return source.continues_index()
 
 
 def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
