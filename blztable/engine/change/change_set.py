@@ -173,7 +173,8 @@ class ChangeSet:
         staged = self.staged
         writers = []
         for index in range(len(staged.schema)) if indices is None else indices:
-            columns = [staged.columns[line] for line in staged.nodes(index)]
+            lines = staged.nodes(index)
+            columns = staged.columns[lines.start : lines.stop]
             paths, numbers = [one.path for one in columns], [one.next_k for one in columns]
             writers += writers_of(staged.schema.field(index), paths, numbers)
         return writers

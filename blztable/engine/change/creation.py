@@ -27,7 +27,7 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
-from blztable.engine.version.staged import StagedColumn, StagedVersion, column_index
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import (
@@ -108,26 +108,28 @@ def create(
         check_nothing_whole(store)
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
-        empty = _without_rows(commit, schema, storage, keys)
-        empty = empty.with_head(attributes=dict(attributes or {}), pandas=new.frame(0))
+        head = _head(commit, schema, storage, keys)
+        head = replace(head, attributes=dict(attributes or {}), pandas=new.frame(0))
+        columns = tuple(map(StagedColumn.without_parts, head.columns.paths))
+        empty = StagedVersion(store, head, schema, columns=columns)
         change_set = ChangeSet(commit, storage, empty)
         _write(change_set, new, keys, progress)
-        head = change_set.staged.head
-        staged = change_set.staged.with_head(pandas=new.frame(head.rows), changed=())
+        staged = change_set.staged
 
         def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
             # Tagged versions stay, also where the newest manifest is damaged.
             known = newest or versions.latest(store)
-            kept = staged.with_head(tags=known.head.tags if known else {})
-            if newest is None:
-                return kept
-            return kept.with_head(
-                uuid=newest.head.uuid,
-                next_column=max(newest.head.next_column, head.next_column),
+            head, old = staged.head, newest.head if newest else None
+            return staged.with_head(
+                uuid=old.uuid if old else head.uuid,
+                next_column=max(head.next_column, old.next_column if old else 0),
                 properties=_kept_properties(newest) | dict(head.properties),
-                commit_ids=newest.head.commit_ids,
-                next_bundle=max(newest.head.next_bundle, head.next_bundle),
+                commit_ids=old.commit_ids if old else (),
+                next_bundle=max(head.next_bundle, old.next_bundle if old else 1),
+                tags=known.head.tags if known else {},
+                pandas=new.frame(head.rows),
+                changed=(),
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -135,16 +137,12 @@ def create(
     return published
 
 
-def _without_rows(
+def _head(
     commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Key]
-) -> StagedVersion:
-    """Return a new table without rows."""
+) -> manifest.Head:
+    """Return the head of a new table without rows, whose columns have ids of their own."""
     roots = commit.files.reserve_columns(len(schema))
-    paths = chain.from_iterable(
-        paths_of(field.type, root) for root, field in zip(roots, schema, strict=True)
-    )
-    columns = tuple(map(StagedColumn.without_parts, paths))
-    index = column_index(columns)
+    paths = [*chain.from_iterable(map(paths_of, schema.types, roots))]
     layers = {LayerKey("", FIXED, name): one for name, one in (storage.meta or {}).items()}
     for name, own in (storage.columns or {}).items():
         owner = str(roots[schemas.index_of(schema, name, "the data")][0])
@@ -152,20 +150,20 @@ def _without_rows(
     check(layers)
     properties = properties_of(storage)
     if keys:
-        properties[SORT_BY] = sort_keys.to_json(keys, index.paths)
-    head = manifest.Head(
+        properties[SORT_BY] = sort_keys.to_json(keys, paths)
+    nothing = (0,) * len(paths)
+    return manifest.Head(
         uuid=str(uuid.uuid4()),
         row_groups=(),
         schema=schemas.encode(schema),
         fields=schemas.readable(schema),
-        next_column=max((max(path) + 1 for path in index.paths), default=0),
+        next_column=1 + max(chain.from_iterable(paths), default=-1),
         properties=properties,
         attributes={},
         next_bundle=commit.base.head.next_bundle if commit.base else 1,
         metalayers=layers,
-        columns=index,
+        columns=manifest.ColumnIndex(tuple(paths), (1,) * len(paths), nothing, nothing),
     )
-    return StagedVersion(commit.plan.store, head, schema, columns=columns)
 
 
 def _write(
@@ -256,7 +254,7 @@ def _check_absent(store: Store, version: Version | None, replace_existing: bool)
         )
 
 
-def _kept_properties(newest: Version) -> dict[str, Json]:
+def _kept_properties(newest: Version | None) -> dict[str, Json]:
     """Return the properties that a replacement keeps: the retention settings."""
-    properties = newest.head.properties
+    properties = newest.head.properties if newest else {}
     return {name: value for name, value in properties.items() if name.startswith("keep_")}

@@ -86,8 +86,8 @@ def delete(change_set: ChangeSet, where: object) -> int:
     staged = change_set.staged
     with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
-        meant = reliance.any_where(staged, where)
-        return keep(change_set, "delete", lambda group: condition.rows(group).others(), meant)
+        predicate = reliance.any_where(staged, where)
+        return keep(change_set, "delete", lambda group: condition.rows(group).others(), predicate)
 
 
 def truncate(change_set: ChangeSet, rows: int) -> None:
@@ -164,11 +164,11 @@ def keep(
     change_set: ChangeSet,
     operation: str,
     kept: Callable[[int], "RowMask"],
-    meant: Predicate | None = None,
+    predicate: Predicate | None = None,
 ) -> int:
     """Keep the rows of each row group that `kept` selects; return the number of removed rows.
 
-    `meant` is the predicate of the rows that go; None if all row groups decide which rows these
+    `predicate` is the predicate of the rows that go; None if all row groups decide which rows these
     are, by their places.
     """
     fewer: dict[int, RowMask] = {}
@@ -176,19 +176,19 @@ def keep(
         selected = kept(group)
         if not selected.is_all:
             fewer[group] = selected
-    return remove(change_set, operation, fewer, meant)
+    return remove(change_set, operation, fewer, predicate)
 
 
 def remove(
     change_set: ChangeSet,
     operation: str,
     fewer: Mapping[int, "RowMask"],
-    meant: Predicate | None,
+    predicate: Predicate | None,
 ) -> int:
-    """Keep only the selected rows of some row groups; `meant` and the result as of `keep`."""
+    """Keep only the selected rows of some row groups; `predicate` and the result as of `keep`."""
     staged = change_set.staged
     groups = staged.head.row_groups
-    touched = None if meant is None else Touched.of(staged, list(fewer), meant)
+    touched = None if predicate is None else Touched.of(staged, list(fewer), predicate)
     if not fewer:
         nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
         change_set.add_reliance(nothing)

@@ -249,7 +249,11 @@ class StagedVersion(Version):
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
         fields["claims"] = claims_of(columns)
         head = replace(self.head, columns=column_index(columns), **fields)
-        staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
+        is_same = schema is self.schema and head.columns.paths == self.head.columns.paths
+        roots = self._roots if is_same else ()
+        staged = StagedVersion(
+            self.store, head, schema, columns=tuple(columns), base=self.base, _roots=roots
+        )
         # Row groups that come or go take their bundles with them.
         may_be_empty = head.bundles and "bundles" not in fields
         return staged._without_empty_bundles() if may_be_empty else staged
@@ -302,7 +306,7 @@ class StagedVersion(Version):
             row_groups=tuple(rows[index] for index in order),
             changed=tuple(versions[index] for index in order),
             bundles=kept if any(kept) else (),
-            deleted=deletions.tidy(deleted[index] for index in order),
+            deleted=deletions.tidy([deleted[index] for index in order]),
             next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
 

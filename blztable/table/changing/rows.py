@@ -75,7 +75,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
     new_values: dict[int, Any] = {}
     with ExitStack() as stack:
         opened = stack.enter_context(OpenColumns.whole(staged))
-        masks, meant = updating.selected(opened, where)
+        masks, predicate = updating.selected(opened, where)
         for name, value in evolving.checked_mapping(values, "values").items():
             evolving.check_target(staged, name, evolve)
             new: Values | pc.Expression
@@ -99,7 +99,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
         if change_set.staged is not staged:
             opened = stack.enter_context(OpenColumns.whole(change_set.staged))
         coerce = target.computed(new_values)
-        updating.set_values(change_set, opened, new_values, masks, meant, coerce)
+        updating.set_values(change_set, opened, new_values, masks, predicate, coerce)
 
 
 def delete(target: Target, where: Any) -> None:
