@@ -95,7 +95,7 @@ def new_source(
             f"a {type(data).__name__} without items has no columns; for a table without rows "
             "pass a DataFrame, or a RecordBatchReader with a schema"
         )
-    schema, frame, attrs = first.data.table.schema, first.data.frame, first.data.attrs
+    schema, frame, attrs = first[1].table.schema, first[1].frame, first[1].attrs
     if frame is not None:
         schema = with_room(schema, Facts.decode(frame))
     items = Source(_and_others([first], items.items), attrs=attrs)
@@ -190,11 +190,11 @@ class AppendSource:
     def _advance(self) -> None:
         """Coerce the next item, to a widened schema if `evolve` is set."""
         item = next(self._items, None)
-        while item is not None and self._is_new and self._drawn and _is_nothing(item.data):
+        while item is not None and self._is_new and self._drawn and _is_nothing(item[1]):
             item = next(self._items, None)
         if item is None:
             return
-        context, data = item.context, item.data
+        context, data = item
         del item
         table = self._coerced(data, context) if self._is_coerced else data.table
         self._orders.check(table, context)

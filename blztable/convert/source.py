@@ -44,12 +44,8 @@ IN_MEMORY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item, and the context prefix of its errors."""
-
-    context: str
-    data: Ingested
+# The context prefix of the errors of one item, and the item.
+Item = tuple[str, Ingested]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,7 @@ def is_repeatable(data: Any) -> bool:
 
 def _of_one(data: Any, index: bool | None, how: Reading) -> Source:
     one = ingest(data, index=index, how=how)
-    frame, item = one.frame, Item("the data", one)
+    frame, item = one.frame, ("the data", one)
     return Source(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
 
 
@@ -129,7 +125,7 @@ def _of_reader(reader: Any) -> Source:
 
 def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.RecordBatch) -> Item:
     table = pa.Table.from_batches([batch], schema)
-    return Item(f"batch {number}", Ingested(table, batch.num_rows, frame, {}))
+    return f"batch {number}", Ingested(table, batch.num_rows, frame, {})
 
 
 def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
@@ -144,7 +140,7 @@ def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return Item(context, ingest(item, index=index, how=how))
+        return context, ingest(item, index=index, how=how)
     except SchemaError as error:
         raise SchemaError(f"{context}: {error}") from None
 
