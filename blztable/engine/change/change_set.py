@@ -52,6 +52,7 @@ from blztable.engine.write.options import (
 )
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
+from blztable.format import layout
 from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
 from blztable.report import Changed
@@ -207,7 +208,9 @@ class ChangeSet:
         progress = progress or Progress(None, None, len(columns))
         head = self.staged.head
         bundles = BundleWriter(self.staged.store, head.next_bundle)
-        writers = self.commit.files.record([*columns, bundles])
+        files = [(column.path, column.file_numbers) for column in columns]
+        files.append((layout.SHARED, bundles.file_numbers))
+        self.commit.files.record(files)
         written = write_groups(
             self.staged.store,
             columns,
@@ -219,7 +222,7 @@ class ChangeSet:
             look,
         )
         staged = list(staged_columns(columns, as_lines=not head.row_groups))
-        self.commit.files.finish(writers)
+        self.commit.files.finish(files)
         return written, staged
 
     def publish(self) -> tuple[Version, Lock] | None:

@@ -54,15 +54,12 @@ class ColumnWriter:
     has_bounds: bool = True
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
+    # Numbers of the files written so far.
+    file_numbers: list[int] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Begin to count file numbers."""
         self.numbers = count(self.first_k)
-
-    @property
-    def file_numbers(self) -> list[int]:
-        """Numbers of the files written so far."""
-        return [part.k for part in self.parts.values() if part.k]
 
     @property
     def next_k(self) -> int:
