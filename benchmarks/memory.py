@@ -124,7 +124,7 @@ def validate(path: Path) -> dict[str, float]:
     return {"seconds": whole, "without": bare, "share": 1 - bare / whole}
 
 
-UNCHECKED = ("engine.read.chunks", "columns.codecs.text")
+UNCHECKED = ("engine.read.requests", "columns.codecs.text")
 
 
 def unchecked(run: object, read: object) -> None:

@@ -5,23 +5,23 @@ Each is a few lines over the other rooms. Wrong arguments raise before anything 
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import no_default
 
-from blztable.compat.table import named, old_table, raise_foreign
+from blztable import compat
+from blztable.compat.taken import named
 from blztable.convert.append_source import new_without_rows
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
-from blztable.engine.change import creation
-from blztable.engine.change.drafts import recovered, whole
-from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
-from blztable.engine.read.losses import Loss
+from blztable.engine import change
+from blztable.engine.read.losses import ON_CORRUPT, Loss, OnCorrupt
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
+from blztable.engine.version.versions import RETRIES
 from blztable.engine.write.options import (
     DURABILITIES,
     OBJECTS,
@@ -32,16 +32,18 @@ from blztable.engine.write.options import (
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
 from blztable.storage.resolve import Place, opened_at, store_at
 from blztable.storage.store import Damaged, Store
+from blztable.table import datasets
 from blztable.table.batches import with_views
-from blztable.table.datasets import finding, text
-from blztable.table.datasets.dataset import BlzDataset
-from blztable.table.datasets.several import Member, Several
-from blztable.table.names import checked_count
+from blztable.table.names import Coded, checked_count
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
-from blztable.table.table import RETRIES, CTable
+from blztable.table.table import CTable
 from blztable.table.tags import At, check_version, number_meant
+
+if TYPE_CHECKING:
+    from blztable.table.datasets.dataset import BlzDataset
+    from blztable.table.datasets.several import Several
 
 
 def create(
@@ -109,7 +111,7 @@ def create(
     with opened_at(path, given.layout) as store, named(store):
         if mode == "x":
             check_free(store)
-        version, pinned = creation.create(
+        version, pinned = change.creation.create(
             store,
             new_without_rows(columns),
             given,
@@ -189,20 +191,20 @@ def open(
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:
             # Only then: the tables of this program are recognised first, and at no cost.
-            found = recovered(store)
+            found = change.drafts.recovered(store)
             if found is not None:
                 raise CorruptError(
-                    f"{found.store.name} was never finished: {whole(found)}; read them with "
-                    'on_corrupt="skip", or copy them with '
+                    f"{found.store.name} was never finished: {change.drafts.whole(found)}; read "
+                    'them with on_corrupt="skip", or copy them with '
                     'blztable.copy(source, target, on_corrupt="skip")'
                 ) from None
             if _is_unfinished(store):
                 raise CorruptError(
                     f"{store.name} was never finished, and no row group of it is whole"
                 ) from None
-            old = old_table(store, mode, version if at is None else at)
+            old = compat.table.old_table(store, mode, version if at is None else at)
             if old is None:
-                raise_foreign(store, error)
+                compat.table.raise_foreign(store, error)
                 raise
             return old
     snapshot, is_writable = Snapshot(opened, pinned), mode == "a"
@@ -267,7 +269,7 @@ def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: st
         if on_corrupt == "raise":
             raise
         with opened_at(path) as store:
-            found = None if versions.newest_number(store) else recovered(store)
+            found = None if versions.newest_number(store) else change.drafts.recovered(store)
             if found is None:
                 raise
             snapshot = Snapshot(found, None)
@@ -281,7 +283,7 @@ def read_blz(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
-    dictionaries: text.Coded = None,
+    dictionaries: Coded = None,
     version: int | str | None = None,
     at: At = None,
     dtype_backend: Any = no_default,
@@ -378,7 +380,7 @@ def read_table(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
-    dictionaries: text.Coded = None,
+    dictionaries: Coded = None,
     version: int | str | None = None,
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
@@ -442,7 +444,7 @@ def dataset(
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
     partitioning: pa.Schema | None = None,
-) -> BlzDataset:
+) -> "BlzDataset":
     """Open a table, or several as one, as a pyarrow Dataset for query engines.
 
     The dataset keeps its versions as long as it exists; `CTable.dataset` ends with its table.
@@ -507,7 +509,7 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    found = finding.find(path, exists)
+    found = datasets.finding.find(path, exists)
     if found is None:
         table = _open_to_read(path, version, at, on_corrupt)
         return table.dataset(dictionaries=dictionaries, views=views, on_corrupt=on_corrupt)
@@ -517,28 +519,32 @@ def dataset(
     for one in found:
         table = _open_to_read(one.place, None, at, on_corrupt)
         tables.append(table)
-        coded.append(text.coded_types(*table._reading()) if views or dictionaries == "auto" else {})
+        coded.append(
+            datasets.text.coded_types(*table._reading()) if views or dictionaries == "auto" else {}
+        )
         # Only the pin of the version stays open.
         table._snapshot.version.store.close()
     known = _coded(tables, coded)
     shown = known if dictionaries == "auto" else list(dictionaries or ())
 
-    def several(names: Collection[str]) -> Several:
+    def several(names: Collection[str]) -> "Several":
         members = []
-        for table, values in zip(tables, finding.values(found, partitioning), strict=True):
+        for table, values in zip(tables, datasets.finding.values(found, partitioning), strict=True):
             named = [name for name in names if name in table]
             source = table.dataset(dictionaries=named, on_corrupt=on_corrupt).source
-            members.append(Member(table.path, source, table._snapshot.version.store, values))
-        return Several.of(members)
+            members.append(
+                datasets.several.Member(table.path, source, table._snapshot.version.store, values)
+            )
+        return datasets.several.Several.of(members)
 
     whole = several(shown)
     for name in shown:
         if name not in whole.schema.names:
             raise no_column(name, whole.schema.names)
     if not views:
-        return BlzDataset(whole)
+        return datasets.dataset.BlzDataset(whole)
     made = several({*shown, *known})
-    return BlzDataset(made, schema=with_views(whole.schema, made.schema))
+    return datasets.dataset.BlzDataset(made, schema=with_views(whole.schema, made.schema))
 
 
 def _coded(tables: Sequence[CTable], coded: Sequence[Mapping[str, pa.DataType]]) -> list[str]:

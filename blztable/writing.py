@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from blztable.compat.table import named
+from blztable import table
+from blztable.compat.taken import named
 from blztable.convert.append_source import new_source
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
-from blztable.engine.change import creation
+from blztable.engine import change
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
 from blztable.engine.version.commit import AlreadyCommitted
+from blztable.engine.version.versions import RETRIES
 from blztable.engine.write.options import (
     DURABILITIES,
     OBJECTS,
@@ -30,8 +32,6 @@ from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Store
 from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.snapshot import Snapshot
-from blztable.table.table import RETRIES, CTable
 
 
 def to_blz(
@@ -156,7 +156,7 @@ def to_blz(
             how = Reading(Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0])
             source = new_source(data, index=index, evolve=evolve, how=how)
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
-                _, lock = creation.create(
+                _, lock = change.creation.create(
                     store,
                     source,
                     given,
@@ -170,11 +170,11 @@ def to_blz(
                 lock.close()
 
         def append() -> None:
-            snapshot = Snapshot(*versions.pin(store))
+            snapshot = table.snapshot.Snapshot(*versions.pin(store))
             with (
-                CTable(snapshot, writable=True, durability=durability) as table,
+                table.table.CTable(snapshot, writable=True, durability=durability) as opened,
                 reporting(progress, "appending") as callback,
-                table.transaction(commit_id=commit_id) as tx,
+                opened.transaction(commit_id=commit_id) as tx,
             ):
                 if order and not tx.is_repeated:
                     raise ValueError(

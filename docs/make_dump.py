@@ -19,10 +19,16 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
-from blztable.format.header import FILE_HEADER, FileHeader
+from blztable.format.header import (
+    FILE_HEADER,
+    METALAYER_HEAD,
+    STORED,
+    TRAILER_FOOT,
+    TRAILER_HEAD,
+    FileHeader,
+)
 from blztable.format.line import Statistics
 from blztable.format.metadata import BlockInfo
-from blztable.format.trailer import METALAYER_HEAD, STORED, TRAILER_FOOT, TRAILER_HEAD
 from blztable.storage.memory import MemoryStore
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, -3)

@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from blztable.columns.encodings import choose, dictionary, sample, values
+from blztable.columns.encodings import choose, dictionary, values
 from blztable.engine.change import rows
 from blztable.engine.read import alike as read_alike
 from blztable.engine.version import retention
@@ -122,7 +122,7 @@ def encoded():
         patch.setattr(parts, "LEAST_BYTES", 1)
         patch.setattr(choose, "LEAST_VALUES", 4)
         patch.setattr(choose, "ROWS_PER_ODD", 2)
-        for module in (dictionary, values, sample):
+        for module in (dictionary, values):
             patch.setattr(module, "ROWS_PER_ITEM", 3)
         patch.setattr(dictionary, "FEW_ITEMS", 4)
         yield

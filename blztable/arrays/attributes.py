@@ -10,7 +10,7 @@ from typing import Any
 
 from blztable.errors import LimitError
 from blztable.format import jsontext
-from blztable.format.trailer import MAX_LAYER_BYTES
+from blztable.format.header import MAX_LAYER_BYTES
 
 
 class ArrayAttributes(MutableMapping[str, Any]):

@@ -20,8 +20,7 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from blztable.format.checksum import crc32
-from blztable.format.header import ARRAY_HEADER, ArrayHeader
+from blztable.format.header import ARRAY_HEADER, ArrayHeader, crc32
 from blztable.format.jsontext import Json
 from blztable.storage import journal
 from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, PipeFile

@@ -33,8 +33,7 @@ from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError
-from blztable.format.header import BLOSCPACK, EXTENDED
-from blztable.format.trailer import Layer
+from blztable.format.header import BLOSCPACK, EXTENDED, Layer
 from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report
 

@@ -35,10 +35,8 @@ from blztable.arrays.opened import Opened
 from blztable.arrays.reading import FEWER, read_chunk
 from blztable.engine.run.limits import check_memory
 from blztable.errors import ConflictError, ReadOnlyError, StorageError
-from blztable.format.checksum import crc32
-from blztable.format.header import VERSION_AT
+from blztable.format.header import VERSION_AT, Layer, crc32
 from blztable.format.jsontext import Json
-from blztable.format.trailer import Layer
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal
 from blztable.storage.files import File, LocalFile, MemoryFile

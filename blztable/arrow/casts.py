@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.casts import Cast, cast_nested, numbered, revalued
 from blztable.arrow.types import (
+    REFUSALS,
     abbreviated,
     float_limit,
     is_binary,

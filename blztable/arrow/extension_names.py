@@ -5,7 +5,7 @@ Knows the bytes of schemas, and no arrays.
 
 import pyarrow as pa
 
-from blztable.arrow.errors import UNREADABLE, is_foreign
+from blztable.arrow.types import UNREADABLE, is_foreign
 
 # The keys in the metadata of a field that is written for an extension type.
 NAME = b"ARROW:extension:name"

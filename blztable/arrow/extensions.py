@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
-from blztable.arrow.nesting import has_children, has_maps, has_runs
 from blztable.arrow.run_ends import narrowed, widened, widened_type
-from blztable.arrow.types import nulls
+from blztable.arrow.types import has_children, has_maps, has_runs, nulls
 from blztable.arrow.unnamed import (
     KEYS,
     VALUES_NAME,

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in, offsets_of
-from blztable.arrow.nesting import LISTS_OF_VIEWS, has_children, offset_dtype, with_fields
-from blztable.arrow.types import bitmap
+from blztable.arrow.types import (
+    LISTS_OF_VIEWS,
+    bitmap,
+    has_children,
+    numbers_in,
+    offset_dtype,
+    offsets_of,
+    with_fields,
+)
 from blztable.errors import SchemaError
 
 # The most rows that run ends of 16 bits reach.

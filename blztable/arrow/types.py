@@ -1,14 +1,161 @@
-"""Arrow types: predicates for text, bytes, views and numbers, casts of dictionaries, nulls, bits.
+"""Arrow types: predicates, casts, the types that are stored and compared, memory, refusals.
 
-Knows nothing of columns, tables or pandas.
+Knows nothing of streams, tables or pandas.
+
+Views: text and bytes as 16 bytes a row that point into the values of a dictionary. Polars keeps
+text as views, so it takes these without a copy; the bytes of a text are nowhere repeated. Arrow has
+no cast from a dictionary to views.
+
+Arrow errors: the exceptions by which Arrow refuses data, types and values. Arrow exceptions for
+lack of memory and for a cancelled call say nothing about the data. They are not listed here, so no
+code of the package takes them for a refusal.
+
+The memory of results: Arrow buffers, viewed by numpy. Arrow's memory pool reuses warm pages. Its
+buffers are writable, so numpy, pandas and Arrow share them without a copy.
+
+The type that a column is stored as, and the type that its values are compared as.
 """
+
+import struct
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import bytes_of
-from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
+LISTS = {
+    pa.lib.Type_LIST: pa.list_,
+    pa.lib.Type_LARGE_LIST: pa.large_list,
+    pa.lib.Type_LIST_VIEW: pa.list_view,
+    pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
+}
+# Views of lists, and the lists whose offsets have as many bits.
+LISTS_OF_VIEWS = {
+    pa.lib.Type_LIST_VIEW: pa.list_,
+    pa.lib.Type_LARGE_LIST_VIEW: pa.large_list,
+}
+
+
+def with_fields(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Return a type with each child field changed.
+
+    The values of dictionaries and of runs are fields without a name, of which the type counts. An
+    extension type has no child fields.
+    """
+    if pa.types.is_dictionary(type_):
+        values = change(pa.field("", type_.value_type)).type
+        return pa.dictionary(type_.index_type, values, type_.ordered)
+    if pa.types.is_run_end_encoded(type_):
+        values = change(pa.field("", type_.value_type)).type
+        return pa.run_end_encoded(type_.run_end_type, values)
+    if pa.types.is_map(type_):
+        key, item = change(type_.key_field), change(type_.item_field)
+        return pa.map_(key, item, keys_sorted=type_.keys_sorted)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(change(type_.value_field), type_.list_size)
+    if type_.id in LISTS:
+        return LISTS[type_.id](change(type_.value_field))
+    if pa.types.is_union(type_):
+        fields = [change(type_.field(number)) for number in range(type_.num_fields)]
+        return pa.union(fields, type_.mode, type_.type_codes)
+    if pa.types.is_struct(type_):
+        return pa.struct([change(field) for field in type_])
+    return type_
+
+
+def has_children(type_: pa.DataType) -> bool:
+    """True if a type is made of others."""
+    return type_.num_fields > 0 or pa.types.is_dictionary(type_)
+
+
+def has_items(type_: pa.DataType) -> bool:
+    """True for lists of any kind but maps."""
+    return type_.id in LISTS or bool(pa.types.is_fixed_size_list(type_))
+
+
+def offset_dtype(type_: pa.DataType) -> str:
+    """Return the numpy type of the offsets of a list, a view of lists or a map."""
+    is_large = type_.id in (pa.lib.Type_LARGE_LIST, pa.lib.Type_LARGE_LIST_VIEW)
+    return "<i8" if is_large else "<i4"
+
+
+def has_maps(type_: pa.DataType) -> bool:
+    """True if a type is a map, or has one at any level."""
+    return _has(pa.lib.Type_MAP, type_)
+
+
+def has_runs(type_: pa.DataType) -> bool:
+    """True if a type is run-end encoded, or has such a type at any level."""
+    return _has(pa.lib.Type_RUN_END_ENCODED, type_)
+
+
+def _has(id_: int, type_: pa.DataType) -> bool:
+    if type_.id == id_:
+        return True
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return _has(id_, type_.value_type)
+    return any(_has(id_, type_.field(number).type) for number in range(type_.num_fields))
+
+
+def allocate(nbytes: int) -> pa.Buffer:
+    """Return a buffer of `nbytes` bytes, not cleared; raise MemoryError if memory is short."""
+    return pa.allocate_buffer(nbytes)
+
+
+def view(buffer: pa.Buffer) -> np.ndarray:
+    """Return the bytes of a buffer; they are writable if the buffer is."""
+    return np.frombuffer(buffer, np.uint8)
+
+
+def bytes_of(buffer: pa.Buffer | None) -> np.ndarray:
+    """Return the bytes of an array's buffer; Arrow leaves out the buffers of empty arrays."""
+    return np.empty(0, np.uint8) if buffer is None else view(buffer)
+
+
+def numbers_in(buffer: pa.Buffer | None, dtype: str | type, first: int, count: int) -> np.ndarray:
+    """Return `count` numbers of an array's buffer, from `first` on, whatever bytes follow."""
+    width = np.dtype(dtype).itemsize
+    return bytes_of(buffer)[first * width : (first + count) * width].view(dtype)
+
+
+def offsets_of(array: pa.Array, dtype: str) -> np.ndarray:
+    """Return the offsets of lists or text; their number is one more than the rows."""
+    offsets = numbers_in(array.buffers()[1], dtype, array.offset, len(array) + 1)
+    return offsets if len(offsets) else np.zeros(1, dtype)
+
+
+REFUSALS = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    pa.ArrowIndexError,
+    pa.lib.ArrowCapacityError,
+    pa.lib.ArrowSerializationError,
+)
+# What Arrow raises for an invalid schema, and the class of an extension type for parameters that it
+# refuses. Others, such as MemoryError, say nothing about the data.
+UNREADABLE = (
+    *REFUSALS,
+    OSError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+
+def is_foreign(error: BaseException) -> bool:
+    """True for an OSError that does not come from an Arrow reader of bytes in memory.
+
+    These readers raise OSError itself. A subclass, such as TimeoutError, comes from a signal
+    handler.
+    """
+    return isinstance(error, OSError) and type(error) is not OSError
+
 
 # A table and its number of rows, which a table without columns does not know.
 Portion = tuple[pa.Table, int]
@@ -188,3 +335,75 @@ def first_missing(column: pa.ChunkedArray) -> int | None:
         return None
     row = pc.index(column.is_null(), True).as_py()
     return None if row < 0 else int(row)
+
+
+_VIEW_BYTES = 16
+# A value of so many bytes is in the view itself; of a longer one, it has the first four.
+_INLINE, _PREFIX = 12, 4
+
+
+def view_type(type_: pa.DataType) -> pa.DataType:
+    """Return the view of text or bytes; any other type unchanged."""
+    if is_text(type_):
+        return pa.string_view()
+    return pa.binary_view() if is_binary(type_) else type_
+
+
+def as_views(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return text or bytes, or a dictionary of these, as a type of views."""
+    if not pa.types.is_dictionary(array.type):
+        return array.cast(type_)
+    values = array.dictionary.cast(pa.large_binary())
+    data = bytes_of(values.buffers()[2])
+    if values.null_count or not len(values) or len(data) > np.iinfo(np.int32).max:
+        return array.cast(array.type.value_type).cast(type_)
+    # A null row has no view, whatever its code is.
+    rows = _views_of(values, data).take(array.indices)
+    valid, views = rows.buffers()
+    buffers = [valid, views, pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_, len(rows), buffers, rows.null_count)
+
+
+def _views_of(values: pa.Array, data: np.ndarray) -> pa.FixedSizeBinaryArray:
+    """Return the view of each value: its length, and its bytes or where they are."""
+    ends = bytes_of(values.buffers()[1]).view("<i8")[values.offset :][: len(values) + 1]
+    lengths, places = np.diff(ends), np.arange(_INLINE)
+    views = np.zeros((len(values), _VIEW_BYTES), np.uint8)
+    views[:, :4] = lengths.astype("<i4").view(np.uint8).reshape(-1, 4)
+    if len(data):
+        first = data[np.minimum(ends[:-1, np.newaxis] + places, len(data) - 1)]
+        views[:, 4:] = np.where(places < lengths[:, np.newaxis], first, 0)
+    is_long = lengths > _INLINE
+    views[is_long, 4 + _PREFIX : 12] = 0  # The number of the buffer.
+    views[is_long, 12:] = ends[:-1][is_long].astype("<i4").view(np.uint8).reshape(-1, 4)
+    return pa.Array.from_buffers(
+        pa.binary(_VIEW_BYTES), len(values), [None, pa.py_buffer(views.reshape(-1))]
+    )
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that `type_` is stored as."""
+    # Views are stored as large types and cast back last.
+    return without_view(type_)
+
+
+def as_stored(array: pa.Array) -> pa.Array:
+    """Return the array in its stored type; only views are cast."""
+    return without_views(array)
+
+
+def compared_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that values are compared as: a wider one if Arrow cannot compare theirs."""
+    type_ = value_type(type_)
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return stored_type(type_)
+
+
+def as_compared(array: pa.Array) -> pa.Array:
+    """Cast an array without dictionary to the type that its values are compared as."""
+    # The type is wide enough. Decimals may have more digits than the precision of their type, and
+    # Arrow's safe cast would refuse them.
+    return array.cast(compared_type(array.type), safe=False)

@@ -9,8 +9,8 @@ the next one, or to a leaf, are its levels, of which the field's own type is the
 import pyarrow as pa
 
 from blztable.arrow.extension_names import KEPT_NAME, PARAMETERS, read_plain, registered
-from blztable.arrow.nesting import has_children, with_fields
 from blztable.arrow.run_ends import is_narrow
+from blztable.arrow.types import has_children, with_fields
 from blztable.errors import SchemaError
 
 # The levels whose run ends have 16 bits: numbers with a comma between them.

@@ -17,12 +17,11 @@ import pyarrow as pa
 from blztable.arrow.nested.assemble import assemble, rows_of_children, without_unused
 from blztable.arrow.nested.flatten import flatten, list_array, struct_array
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
-from blztable.arrow.types import bitmap, nulls, recoded, value_type
+from blztable.arrow.types import as_stored, bitmap, nulls, recoded, value_type
 from blztable.block_terms import ENDS, VALID, VALUES
 from blztable.columns.blocks import Piece
 from blztable.columns.codecs import lists
 from blztable.columns.codecs.dictionary import room
-from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder, encode, layout_of, one_array, take
 from blztable.errors import CorruptError, LimitError
 

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in
+from blztable.arrow.types import numbers_in
 
 # More digits than a double has.
 MAX_DIGITS = 17

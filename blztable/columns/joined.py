@@ -14,13 +14,11 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import offsets_of
 from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
-from blztable.arrow.nesting import offset_dtype
+from blztable.arrow.types import offset_dtype, offsets_of, stored_type
 from blztable.columns.codecs.dictionary import numbered, room
-from blztable.columns.stored import stored_type
 from blztable.errors import SchemaError
 
 # Returns flat arrays as one.

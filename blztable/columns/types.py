@@ -19,7 +19,7 @@ from blztable.arrow.nested.nodes import (
     is_nested,
     is_nested_storable,
 )
-from blztable.arrow.types import mask_of, nulls
+from blztable.arrow.types import as_stored, mask_of, nulls, stored_type
 from blztable.block_terms import PLAIN, VALID, child_prefix
 from blztable.columns import joined
 from blztable.columns.blocks import (
@@ -33,8 +33,7 @@ from blztable.columns.blocks import (
     Target,
 )
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
-from blztable.columns.codecs.items import MAX_NARROW
-from blztable.columns.stored import as_stored, stored_type
+from blztable.columns.codecs.text import MAX_NARROW
 from blztable.errors import FormatError, SchemaError
 
 # Codes of at most this many bits may be too small for the values of several arrays.

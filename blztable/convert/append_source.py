@@ -29,8 +29,7 @@ from blztable.arrow.casts import repeated
 from blztable.arrow.extensions import plain_schema
 from blztable.arrow.types import Portion
 from blztable.convert.categories import Orders, with_room
-from blztable.convert.coerce import coerce_item
-from blztable.convert.coerce_index import needs_exact_rows
+from blztable.convert.coerce import coerce_item, needs_exact_rows
 from blztable.convert.column_type import Columns
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import bits_of, mask_of, nulls
+from blztable.arrow.types import REFUSALS, bits_of, mask_of, nulls
 from blztable.errors import SchemaError
 
 # An extension array of pandas; the stubs lack some of its members.

@@ -14,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated
-from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import plain_values
 from blztable.arrow.nested.casts import Cast
 from blztable.arrow.types import (
+    REFUSALS,
     abbreviated,
     first_missing,
     is_moment,

@@ -18,10 +18,10 @@ from blztable.arrow.casts import cast_exactly, cast_rounded
 from blztable.arrow.extensions import plain_table
 from blztable.arrow.nested.casts import Cast
 from blztable.arrow.types import has_floats
-from blztable.convert.foreign import numpy_arrays, python_values
+from blztable.convert import foreign
+from blztable.convert.foreign import numpy_arrays
 from blztable.convert.foreign.readers import check_no_objects, framed
 from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
-from blztable.convert.foreign.structured import fields_of
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import described, from_frame, without_false_kinds
@@ -119,7 +119,7 @@ def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> 
             raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, np.ndarray):
-        return _from_mapping(fields_of(data), how)
+        return _from_mapping(foreign.structured.fields_of(data), how)
     if are_rows(data):
         # Rows without any name are no columns, and rows all the same.
         return replace(_from_mapping(columns_of(data), how), rows=len(data))
@@ -202,7 +202,7 @@ def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encode
     if is_value(values):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
     check_no_objects(values, context)
-    return python_values.encode(values, context, nan_as_null, how.objects)
+    return foreign.python_values.encode(values, context, nan_as_null, how.objects)
 
 
 def cast_of(values: Any, type_: pa.DataType) -> Cast:
@@ -213,9 +213,9 @@ def cast_of(values: Any, type_: pa.DataType) -> Cast:
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, list | tuple):
-        if not has_floats(type_) or python_values.have_dtype(values):
+        if not has_floats(type_) or foreign.python_values.have_dtype(values):
             return cast_exactly
-        return partial(cast_rounded, largest=python_values.largest_integer(values, type_))
+        return partial(cast_rounded, largest=foreign.python_values.largest_integer(values, type_))
     is_float = isinstance(values, float) and not isinstance(values, np.generic)
     return cast_rounded if is_float else cast_exactly
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly
 from blztable.arrow.extensions import are_same, typed_as
-from blztable.arrow.nesting import with_fields
+from blztable.arrow.types import with_fields
 from blztable.convert.categories import facts_of_values, with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import meaning, with_type

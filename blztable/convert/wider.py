@@ -10,11 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.casts import cast_exactly
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.nested.casts import Cast, lists_of
-from blztable.arrow.nested.struct_fields import field_of, fields_of
-from blztable.arrow.nesting import has_items, with_fields
-from blztable.arrow.types import is_moment, is_number, is_zoned, value_type
+from blztable.arrow.nested.casts import Cast, field_of, fields_of, lists_of
+from blztable.arrow.types import (
+    REFUSALS,
+    has_items,
+    is_moment,
+    is_number,
+    is_zoned,
+    value_type,
+    with_fields,
+)
 
 INTEGERS = (
     pa.int8(),

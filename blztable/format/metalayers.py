@@ -10,8 +10,8 @@ from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from blztable.errors import CorruptError, LimitError, check_encodes
+from blztable.format.header import MAX_LAYERS, MAX_NAME_BYTES
 from blztable.format.jsontext import Json
-from blztable.format.trailer import MAX_LAYERS, MAX_NAME_BYTES
 
 FIXED = "fixed"
 VARIABLE = "variable"

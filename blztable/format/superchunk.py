@@ -14,20 +14,22 @@ from operator import sub
 from blztable.block_terms import ENDS, PLAIN, VALUES
 from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format.bundle import BundleFacts
-from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.header import (
     BLOSCPACK,
+    CHECKSUMS,
     EXTENDED,
     FILE_HEADER,
     ITEM_ENDS,
     MAX_CHUNKS,
     METADATA,
     OFFSETS,
+    Checksum,
     FileHeader,
+    Layer,
+    Trailer,
 )
 from blztable.format.metadata import BlockInfo, StreamInfo, even_chunks, uniform_size
-from blztable.format.trailer import Layer, Trailer
 
 UNKNOWN = -1
 

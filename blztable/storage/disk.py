@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from blztable.ownership import share
-from blztable.storage.descriptors import Descriptor, opened
+from blztable.storage.opening import Descriptor, opened
 from blztable.storage.store import Buffer
 
 if sys.platform == "darwin":

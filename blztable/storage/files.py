@@ -27,11 +27,12 @@ from weakref import WeakValueDictionary
 
 from blztable.closing import Closing
 from blztable.errors import BlzError, BusyError, ReadOnlyError, StorageError
-from blztable.storage.descriptors import Descriptor, DirectoryInUse
 from blztable.storage.disk import REAL_DISK, TEMPORARY, Disk
 from blztable.storage.held import Turn
 from blztable.storage.locks import LocalLock, lock_at
 from blztable.storage.opening import (
+    Descriptor,
+    DirectoryInUse,
     LocalReader,
     failures,
     open_directory,

@@ -21,8 +21,7 @@ from weakref import WeakSet
 from blztable import interrupts
 from blztable.closing import Closing
 from blztable.errors import BusyError, ReadOnlyError, StorageError
-from blztable.storage.descriptors import Descriptor
-from blztable.storage.opening import open_lockable, unreadable
+from blztable.storage.opening import Descriptor, open_lockable, unreadable
 
 if sys.platform != "win32":
     import fcntl

@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from blztable.errors import TableExistsError
+from blztable.storage import one_file
 from blztable.storage.files import File, MemoryFile, ObjectFile, PipeFile, can_seek, spooled
 from blztable.storage.local import LocalStore
-from blztable.storage.one_file import store as one_file
-from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")
@@ -54,15 +53,15 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
         if not os.fspath(place):
             raise ValueError("the path is empty; pass the path of the table")
         where = os.path.expanduser(_path_of(place))
-        return one_file.at(where) if is_file(where, layout) else LocalStore(where)
+        return one_file.store.at(where) if is_file(where, layout) else LocalStore(where)
     if hasattr(place, "put_new"):
         return place
     if is_new and hasattr(place, "write"):
         if layout == "directory":
             raise ValueError("a table in a directory needs a path, not a binary file")
-        return OneFileStore(PipeFile(place, _name_of(place)))
+        return one_file.store.OneFileStore(PipeFile(place, _name_of(place)))
     if not is_new and (_is_bytes(place) or hasattr(place, "read")):
-        return OneFileStore(_file_of(place))
+        return one_file.store.OneFileStore(_file_of(place))
     several = "; dataset() takes several tables" if isinstance(place, list | tuple) else ""
     raise TypeError(
         f"expected a path, a binary file or a store, found {type(place).__name__}{several}"

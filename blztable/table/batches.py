@@ -17,10 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow.types import is_view, recoded, without_view
-from blztable.arrow.views import as_views, view_type
+from blztable.arrow.types import as_views, is_view, recoded, view_type, without_view
 from blztable.closing import Closing
-from blztable.engine.run.prefetch import Prefetcher
+from blztable.engine.run.pool import Prefetcher
 from blztable.table import shown
 from blztable.table.shown import Reading
 from blztable.table.snapshot import Snapshot

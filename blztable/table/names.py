@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from blztable.arrow.nested.paths import Names, Path, column_of
 from blztable.engine.query.fields import find_field, narrowed
 from blztable.engine.version.projection import NestedField, Projection
 from blztable.errors import no_column
+
+# Names of columns, or those that are stored as dictionaries.
+Coded: TypeAlias = Sequence[str] | Literal["auto"] | None
 
 
 def named(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from blztable.engine.run.progress import Callback
+from blztable.engine.run.pool import Callback
 
 ProgressOption = bool | Callable[[int, int | None], Any] | None
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any, SupportsIndex, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,8 @@ from pandas.api.extensions import no_default
 
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import no_rows
-from blztable.convert.foreign.structured import matrix, structured_array
-from blztable.engine.query.salvage import OnCorrupt
+from blztable.convert import foreign
+from blztable.engine.read.losses import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import Storage, storage_of
@@ -28,16 +28,18 @@ from blztable.format.metalayers import LayerKey, Layers
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import Explanation, Report, RowGroup, counted, short_text, size_text
 from blztable.storage.store import Lock
+from blztable.table import datasets
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column, described
-from blztable.table.datasets.dataset import BlzDataset
-from blztable.table.datasets.ranges import RowRange, row_groups
-from blztable.table.datasets.text import Coded, coded, dataset_of
-from blztable.table.names import checked_count, list_of, names_asked_for, row_numbers
+from blztable.table.names import Coded, checked_count, list_of, names_asked_for, row_numbers
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.shown import Reading, as_html
 from blztable.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from blztable.table.datasets.dataset import BlzDataset
+    from blztable.table.datasets.ranges import RowRange
 
 # Columns that a repr lists; it counts the rest.
 SHOWN = 40
@@ -235,7 +237,7 @@ class TableReader:
         [4, 4, 2]
         """
         snapshot, shown = self._reading()
-        return row_groups(snapshot.projection, shown)
+        return datasets.ranges.row_groups(snapshot.projection, shown)
 
     @property
     def sort_by(self) -> list[tuple[str, str]]:
@@ -651,7 +653,8 @@ class TableReader:
               dtype=[('n', '<i8'), ('x', '<f8'), ('word', '<U2')])
         """
         table = self.to_arrow(columns, filters=filters)
-        make = structured_array if structured else matrix
+        arrays = foreign.structured
+        make = arrays.structured_array if structured else arrays.matrix
         return make(table, self._snapshot.check_rows)
 
     def count(self, *, filters: Filters = None) -> int:
@@ -922,7 +925,7 @@ class TableReader:
 
     def dataset(
         self, *, dictionaries: Coded = None, views: bool = False, on_corrupt: OnCorrupt = "raise"
-    ) -> BlzDataset:
+    ) -> "BlzDataset":
         """Return the version as a pyarrow Dataset, for query engines.
 
         The dataset shows this version, whatever is committed later, until the table is closed;
@@ -968,7 +971,9 @@ class TableReader:
         """
         self._snapshot.check_open()
         # A separate reader, because the table may show another version after a commit.
-        return dataset_of(TableReader, self._reading(), dictionaries, views, on_corrupt)
+        return datasets.text.dataset_of(
+            TableReader, self._reading(), dictionaries, views, on_corrupt
+        )
 
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.
@@ -1007,7 +1012,7 @@ class TableReader:
         snapshot, shown = self._reading()
         return snapshot.verify(shown, full=full)
 
-    def fragments(self) -> list[RowRange]:
+    def fragments(self) -> list["RowRange"]:
         """Return readers of a few row groups each, for engines that scan in parts.
 
         Returns
@@ -1029,7 +1034,7 @@ class TableReader:
         [10]
         """
         self._snapshot.check_open()
-        return RowRange.all(*self._reading())
+        return datasets.ranges.RowRange.all(*self._reading())
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
@@ -1139,7 +1144,7 @@ class TableReader:
         shown = everything if self._columns is None else self._columns
         snapshot, positions = snapshot.showing(columns, shown)
         if dictionaries == "auto":
-            snapshot = snapshot.with_dictionaries(coded(snapshot, positions))
+            snapshot = snapshot.with_dictionaries(datasets.text.coded(snapshot, positions))
         elif dictionaries is not None:
             as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)

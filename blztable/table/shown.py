@@ -17,9 +17,8 @@ from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.convert.frames.index import RowNumbers
-from blztable.engine.query.salvage import ON_CORRUPT
-from blztable.engine.read.losses import Loss
-from blztable.engine.run.progress import Callback
+from blztable.engine.read.losses import ON_CORRUPT, Loss
+from blztable.engine.run.pool import Callback
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import check_choice

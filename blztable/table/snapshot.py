@@ -18,19 +18,16 @@ from blztable.arrow.types import no_rows
 from blztable.columns.types import one_array
 from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
-from blztable.engine.check.usage import streams_of
-from blztable.engine.check.verify import verify
+from blztable.engine import check, query
 from blztable.engine.query import select
-from blztable.engine.query.explain import explain
 from blztable.engine.query.fields import values_of
-from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import NestedField, Projection
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
@@ -221,7 +218,7 @@ class Snapshot:
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return how the streams of one column are stored."""
         with self._guarded():
-            return streams_of(self.projection, position)
+            return check.usage.streams_of(self.projection, position)
 
     def numbers(self, rows: range) -> np.ndarray:
         """Return the numbers of these rows as an array."""
@@ -278,7 +275,7 @@ class Snapshot:
         """Read one window; the reader keeps open the files that the next windows need."""
         read = partial(select.select, reader, positions, window, scan)
         with self._guarded():
-            rows, lost = salvaged(
+            rows, lost = query.salvage.salvaged(
                 read, self.projection, self.opened, positions, scan, window, how.on_corrupt
             )
         if lost:
@@ -295,12 +292,14 @@ class Snapshot:
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
         with self._guarded():
-            return explain(self.projection, positions, self._everything, self.scan(filters))
+            return query.explain.explain(
+                self.projection, positions, self._everything, self.scan(filters)
+            )
 
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
         """Check columns of the version for damage."""
         self.check_open()
-        return verify(self.version, positions, full=full)
+        return check.verify.verify(self.version, positions, full=full)
 
     def null_count(self, position: int) -> int:
         """Return the number of nulls of a column, mostly from statistics."""
@@ -382,7 +381,7 @@ class Snapshot:
             select.read_selected, reader, positions, scan, row_spans, progress, with_nans
         )
         with self._guarded():
-            selected, lost = salvaged(
+            selected, lost = query.salvage.salvaged(
                 read,
                 self.projection,
                 self.opened,

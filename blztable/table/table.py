@@ -8,20 +8,26 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from time import monotonic
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, SupportsIndex, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    SupportsIndex,
+    overload,
+)
 from weakref import WeakSet
 
 import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
-from blztable.engine.change import creation
-from blztable.engine.change.erase import rows_left
-from blztable.engine.change.keyed import common_columns, differences
-from blztable.engine.check import usage
+from blztable.engine import change, check
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, Version, pin
+from blztable.engine.version.versions import LOCK_SECONDS, RETRIES, RETRY_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
 from blztable.format import layout
@@ -36,8 +42,7 @@ from blztable.report import (
     VersionLeft,
 )
 from blztable.storage.store import KeyNotFound
-from blztable.table.changing import rows, settings
-from blztable.table.changing.target import Target
+from blztable.table import changing
 from blztable.table.column import Column
 from blztable.table.names import checked_integer
 from blztable.table.reader import TableReader
@@ -46,10 +51,11 @@ from blztable.table.tags import Tags, number_of
 from blztable.table.transaction import Transaction
 from blztable.table.verbs import Verbs
 
+if TYPE_CHECKING:
+    from blztable.table.changing.target import Target
+
 P = ParamSpec("P")
 
-# How often a change is made again after a conflict, and the seconds after which it is not.
-RETRIES, RETRY_SECONDS = 5, 30
 # What a repair does about damage.
 REPAIRS = ("skip", "null")
 
@@ -372,7 +378,7 @@ class CTable(Verbs, Closing):
         True
         """
         self._snapshot.check_open()
-        return usage.disk_usage(self._snapshot.version.store)
+        return check.usage.disk_usage(self._snapshot.version.store)
 
     def diff(self, old: int | str, new: int | str | None = None) -> VersionDiff:
         """Compare two versions by their manifests; no column is read.
@@ -465,8 +471,8 @@ class CTable(Verbs, Closing):
         old = Snapshot(*pin(store, number_of(store, since)))
         with closing(old):
             with new._guarded():
-                added, removed = differences(old.version, new.version)
-                before, after = common_columns(old.version, new.version)
+                added, removed = change.keyed.differences(old.version, new.version)
+                before, after = change.keyed.common_columns(old.version, new.version)
             names = [new.version.schema.names[index] for index in after]
             gone = old.take(before, removed).rename_columns(names)
             return Changes(new.take(after, added), gone)
@@ -511,7 +517,7 @@ class CTable(Verbs, Closing):
         store = self._snapshot.version.store
         old, pinned = pin(store, number_of(store, version))
         with pinned:
-            published = creation.restore(old, is_durable=self._durability == "full")
+            published = change.creation.restore(old, is_durable=self._durability == "full")
         self._show_version(*published)
         return self.version
 
@@ -561,7 +567,7 @@ class CTable(Verbs, Closing):
         """
         check_choice("on_corrupt", on_corrupt, REPAIRS)
         lost: list[Loss] = []
-        version = self._make(rows.repair, on_corrupt, lost).version
+        version = self._make(changing.rows.repair, on_corrupt, lost).version
         assert version is not None, "it is committed"
         losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
         return Repaired(version, losses)
@@ -609,7 +615,7 @@ class CTable(Verbs, Closing):
         ...     print(done.rows, done.versions, done.left, t.nrows)
         1 (1,) () 2
         """
-        done = self._make(rows.erase, where)
+        done = self._make(changing.rows.erase, where)
         newest = self._snapshot.version
         store = newest.store
         vacuumed = vacuum.vacuum(store, keep=1, wait=wait)
@@ -671,7 +677,7 @@ class CTable(Verbs, Closing):
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate[Target, P], None],
+        body: Callable[Concatenate["Target", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,
@@ -708,7 +714,7 @@ class CTable(Verbs, Closing):
         return tx.changed
 
     @contextmanager
-    def _changing(self, commit_id: str | None = None) -> Iterator[Target | None]:
+    def _changing(self, commit_id: str | None = None) -> Iterator["Target | None"]:
         self._check_alone()
         with self._begun(commit_id) as tx, tx._changing() as target:
             yield target
@@ -724,7 +730,7 @@ class CTable(Verbs, Closing):
         with pinned:
             snapshot = Snapshot(newest, None)
             with self._begun(None, snapshot) as tx:
-                tx._make(settings.set_tags, changes, removed)
+                tx._make(changing.settings.set_tags, changes, removed)
 
     def _begun(self, commit_id: str | None, snapshot: Snapshot | None = None) -> Transaction:
         """Return a transaction on the version shown, or on another one."""
@@ -765,7 +771,7 @@ def _left(
     with suppress(BlzError, KeyNotFound):
         version, pinned = pin(store, info.number)
         with pinned:
-            rows = rows_left(version, where, newest)
+            rows = change.erase.rows_left(version, where, newest)
     if rows == 0:
         return None
     why = _why_left(newest, info, pids, damaged)

@@ -7,19 +7,21 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self
 
-from blztable.engine.change import compact
-from blztable.engine.change.change_set import ChangeSet
+from blztable.engine import change
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
 from blztable.engine.write.options import Storage, check_id
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.interrupts import DeferInterrupt
 from blztable.report import Changed
-from blztable.table.changing.target import Target
+from blztable.table import changing
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Scope, Snapshot
 from blztable.table.verbs import Verbs
+
+if TYPE_CHECKING:
+    from blztable.table.changing.target import Target
 
 # Operations that may leave small row groups at the end.
 GROWING = {"append", "resize", "upsert", "replace_where"}
@@ -75,7 +77,9 @@ class Transaction(Verbs):
         self._base: Snapshot | None = self._snapshot
         version = self._snapshot.version
         plan = Plan(version.store, is_durable, base=version, commit_id=commit_id)
-        self._change_set = ChangeSet(Commit(plan), storage)
+        self._change_set = change.change_set.ChangeSet(Commit(plan), storage)
+        # Imported now: after the commit, an import that fails would seem to be its failure.
+        self._merge_after = change.compact.merge_after
         self._pid = os.getpid()
         self._held = ExitStack()
         self._scope = Scope()
@@ -203,7 +207,7 @@ class Transaction(Verbs):
         self._table._show_version(*published)
         self._change_set.commit.emit_warnings()
         if GROWING.intersection(self._change_set.operations):
-            merged = compact.merge_after(
+            merged = self._merge_after(
                 published[0],
                 self._change_set.storage_with_given,
                 is_durable=self._change_set.commit.plan.is_durable,
@@ -219,7 +223,7 @@ class Transaction(Verbs):
             self._held.__exit__(type(error), error, error.__traceback__)
 
     @contextmanager
-    def _changing(self, commit_id: str | None = None) -> Iterator[Target | None]:
+    def _changing(self, commit_id: str | None = None) -> Iterator["Target | None"]:
         if commit_id is not None:
             raise ValueError(
                 f"{self.path}: commit_id={commit_id!r:.100} names the whole commit; pass it to "
@@ -235,13 +239,13 @@ class Transaction(Verbs):
             return
         change_set = self._change_set
         with change_set.attempt():
-            yield Target(change_set, change_set.staged, self._snapshot)
+            yield changing.target.Target(change_set, change_set.staged, self._snapshot)
         self._show()
 
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate[Target, P], None],
+        body: Callable[Concatenate["Target", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,

@@ -7,7 +7,7 @@ its other changes. The bodies of the verbs are in `changing/`. Knows nothing of 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Concatenate, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 
 from pandas.api.extensions import no_default
 
@@ -15,12 +15,14 @@ from blztable.arrow.nested.paths import Names
 from blztable.engine.write.options import Storage
 from blztable.format.metalayers import LayerKey
 from blztable.report import Changed
-from blztable.table.changing import columns, keyed, rows, settings
-from blztable.table.changing.appender import Appender
-from blztable.table.changing.target import Target
+from blztable.table import changing
 from blztable.table.names import repeatable
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
+
+if TYPE_CHECKING:
+    from blztable.table.changing.appender import Appender
+    from blztable.table.changing.target import Target
 
 P = ParamSpec("P")
 
@@ -32,7 +34,7 @@ class Verbs(TableReader):
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate[Target, P], None],
+        body: Callable[Concatenate["Target", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,
@@ -40,11 +42,11 @@ class Verbs(TableReader):
         """Make a change, in a commit of this name; return what it did."""
 
     @abstractmethod
-    def _changing(self, commit_id: str | None = None) -> AbstractContextManager[Target | None]:
+    def _changing(self, commit_id: str | None = None) -> "AbstractContextManager[Target | None]":
         """Make the changes inside of this context as one; None if the commit was made before."""
 
     def _make(
-        self, body: Callable[Concatenate[Target, P], None], /, *args: P.args, **kwargs: P.kwargs
+        self, body: Callable[Concatenate["Target", P], None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Changed:
         """Make a change; return what it did."""
         return self._make_named(None, body, *args, **kwargs)
@@ -121,10 +123,14 @@ class Verbs(TableReader):
         version 2: no rows changed
         """
         with reporting(progress, "appending") as callback:
-            return self._make_named(commit_id, rows.append, data, evolve, index, storage, callback)
+            return self._make_named(
+                commit_id, changing.rows.append, data, evolve, index, storage, callback
+            )
 
     @contextmanager
-    def appender(self, *, evolve: bool = False, commit_id: str | None = None) -> Iterator[Appender]:
+    def appender(
+        self, *, evolve: bool = False, commit_id: str | None = None
+    ) -> Iterator["Appender"]:
         """Append column by column, in any order and in pieces of any size, in one commit.
 
         Parameters
@@ -160,7 +166,10 @@ class Verbs(TableReader):
         ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
         [1, 2, 3] ['a', 'b', 'c']
         """
-        with self._changing(commit_id) as target, Appender(target, evolve) as begun:
+        with (
+            self._changing(commit_id) as target,
+            changing.appender.Appender(target, evolve) as begun,
+        ):
             yield begun
 
     def update(
@@ -214,7 +223,7 @@ class Verbs(TableReader):
         version 2: 1 row updated
         [6.0, 8.0]
         """
-        return self._make(rows.update, values, where, evolve)
+        return self._make(changing.rows.update, values, where, evolve)
 
     def delete(self, where: Any) -> Changed:
         """Remove the rows that meet a condition.
@@ -251,7 +260,7 @@ class Verbs(TableReader):
         ...     print(t.delete([("n", "==", 2)]), t["n"][:].to_pylist())
         version 2: 1 row deleted [1, 3]
         """
-        return self._make(rows.delete, where)
+        return self._make(changing.rows.delete, where)
 
     def upsert(
         self,
@@ -313,7 +322,7 @@ class Verbs(TableReader):
         version 2: 1 row appended, 1 row updated
         {'id': [1, 2, 3], 'name': ['tea', 'cup', None], 'price': [3.0, 9.0, 5.0]}
         """
-        return self._make(keyed.upsert, data, on, evolve, index, storage)
+        return self._make(changing.keyed.upsert, data, on, evolve, index, storage)
 
     def replace_where(
         self,
@@ -374,7 +383,7 @@ class Verbs(TableReader):
         version 3: 1 row appended, 1 row deleted
         [7, 8]
         """
-        return self._make(rows.replace_where, data, where, evolve, index, storage)
+        return self._make(changing.rows.replace_where, data, where, evolve, index, storage)
 
     def deduplicate(
         self,
@@ -425,7 +434,7 @@ class Verbs(TableReader):
         version 2: 1 row deleted
         {'id': [1, 2], 'at': [9, 5]}
         """
-        return self._make(keyed.deduplicate, on, keep, order_by)
+        return self._make(changing.keyed.deduplicate, on, keep, order_by)
 
     def truncate(self, n: int) -> Changed:
         """Keep the first rows and remove the others.
@@ -455,7 +464,7 @@ class Verbs(TableReader):
         ...     print(t.truncate(2), t["n"][:].to_pylist())
         version 2: 1 row deleted [1, 2]
         """
-        return self._make(rows.truncate, n)
+        return self._make(changing.rows.truncate, n)
 
     def resize(self, n: int) -> Changed:
         """Keep the first rows, or add rows, until there are `n`.
@@ -488,7 +497,7 @@ class Verbs(TableReader):
         ...     print(t.truncate(2), t.resize(3), t["n"][:].to_pylist())
         version 2: 1 row deleted version 3: 1 row appended [1, 2, None]
         """
-        return self._make(rows.resize, n)
+        return self._make(changing.rows.resize, n)
 
     def add_column(
         self,
@@ -541,7 +550,7 @@ class Verbs(TableReader):
         {'net': [10.0, 20.0], 'gross': [15.0, 30.0]}
         """
         return self._make(
-            columns.add,
+            changing.columns.add,
             name,
             data,
             default=default,
@@ -614,7 +623,7 @@ class Verbs(TableReader):
         {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
         """
         return self._make(
-            columns.alter, name, dtype=dtype, nullable=nullable, default=default, safe=safe
+            changing.columns.alter, name, dtype=dtype, nullable=nullable, default=default, safe=safe
         )
 
     def drop_columns(self, names: Iterable[Names]) -> Changed:
@@ -650,7 +659,7 @@ class Verbs(TableReader):
         (Changed(version=2), Changed(version=3))
         ['b', 'd']
         """
-        return self._make(columns.drop, repeatable(names))
+        return self._make(changing.columns.drop, repeatable(names))
 
     def rename_columns(self, names: Mapping[str, str]) -> Changed:
         """Rename columns; no data are read or written.
@@ -684,7 +693,7 @@ class Verbs(TableReader):
         ...     print(t.head().to_pydict())
         {'b': [1], 'a': [2]}
         """
-        return self._make(columns.rename, names)
+        return self._make(changing.columns.rename, names)
 
     def reorder_columns(self, names: Iterable[str]) -> Changed:
         """Put some columns first; no data are read or written.
@@ -715,7 +724,7 @@ class Verbs(TableReader):
         ...     print(t.column_names)
         ['c', 'a', 'b']
         """
-        return self._make(columns.reorder, repeatable(names))
+        return self._make(changing.columns.reorder, repeatable(names))
 
     def compact(
         self,
@@ -758,7 +767,7 @@ class Verbs(TableReader):
         ...     print(t["n"][:].to_pylist())
         [1, 2, 3]
         """
-        return self._make(rows.compact, sort_by)
+        return self._make(changing.rows.compact, sort_by)
 
     def configure(
         self,
@@ -823,10 +832,10 @@ class Verbs(TableReader):
             "keep_seconds": keep_seconds,
             "keep_bytes": keep_bytes,
         }
-        return self._make(settings.configure, storage, limits)
+        return self._make(changing.settings.configure, storage, limits)
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
-        self._make(settings.set_attributes, changes, removed)
+        self._make(changing.settings.set_attributes, changes, removed)
 
     def _set_layers(self, changes: Mapping[LayerKey, bytes | None]) -> None:
-        self._make(settings.set_layers, changes)
+        self._make(changing.settings.set_layers, changes)

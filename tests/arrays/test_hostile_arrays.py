@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.format.checksum import crc32
-from blztable.format.trailer import TRAILER_FOOT
+from blztable.format.header import TRAILER_FOOT, crc32
 
 VALUES = np.arange(30, dtype="i4").reshape(10, 3) % 5
 ITEMS = ["", "a", "é" * 30]

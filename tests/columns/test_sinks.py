@@ -12,8 +12,7 @@ from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.encodings.items import Lengths
 from blztable.columns.encodings.numbers import Delta, Narrow, Scaled, codes_layout
-from blztable.columns.picks import Bits, Bytes, Ends, Sums, Words
-from blztable.columns.sinks import Decoding, DecodingNulls, Memory
+from blztable.columns.sinks import Bits, Bytes, Decoding, DecodingNulls, Ends, Memory, Sums, Words
 from blztable.errors import CorruptError
 
 ROWS = 60

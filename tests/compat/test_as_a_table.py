@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.query import select, windows
+from blztable.engine.query import select
 from blztable.engine.read import losses
 from golden.old_writer import write_table
 from support.bit_equality import same_table
@@ -59,9 +59,9 @@ def both(request, tmp_path_factory):
 def _cut(request, monkeypatch):
     """Read old files in one window, or in windows that cut chunks, streams and filters."""
     if request.param == "many windows":
-        monkeypatch.setattr(windows, "WINDOW_BYTES", 100_000)
+        monkeypatch.setattr(select, "WINDOW_BYTES", 100_000)
         monkeypatch.setattr(select, "READ_BYTES", 100_000)
-        monkeypatch.setattr(windows, "USUAL_PAGE_ROWS", 1024)
+        monkeypatch.setattr(select, "USUAL_PAGE_ROWS", 1024)
 
 
 def values(read):
@@ -166,7 +166,7 @@ def test_a_filter_selects_what_it_selects_of_a_table(both, name):
 
 @pytest.mark.parametrize("filters", [None, *FILTERS.values()], ids=["all rows", *FILTERS])
 def test_progress_reaches_the_end_and_never_goes_back(both, filters, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 100_000)
+    monkeypatch.setattr(select, "WINDOW_BYTES", 100_000)
     told = []
     both[0].to_arrow(SOME, filters=filters, progress=lambda *rows: told.append(rows))
     assert told[-1] == (ROWS, ROWS)

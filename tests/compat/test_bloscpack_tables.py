@@ -13,7 +13,7 @@ import pytest
 
 import blztable as blz
 from blztable.arrays import opening
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from blztable.storage.files import LocalFile
 from support.bit_equality import same_table
 from support.bloscpack_files import CHECKSUMS, file_of
@@ -70,7 +70,7 @@ def test_each_sample_is_a_table(name, tmp_path):
 )
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_any_array_is_read_as_if_it_were_written_to_a_table(values, order, tmp_path, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 5000)
+    monkeypatch.setattr(select, "WINDOW_BYTES", 5000)
     write_file(tmp_path / "x.blp", values, order, checksum=2)
     blz.to_blz({"x": np.atleast_1d(values)}, tmp_path / "t")
     expected = blz.read_table(tmp_path / "t")

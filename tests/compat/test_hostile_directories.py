@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from golden.old_writer import compressed, file_of, write_array, write_table
 from support.bit_equality import same_table
 
@@ -233,7 +233,7 @@ def test_a_chunk_of_another_size_than_its_rows_is_refused(path, nbytes):
 
 
 def test_the_rows_that_can_be_read_are_read_without_the_others(path, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 3000)
+    monkeypatch.setattr(select, "WINDOW_BYTES", 3000)
     whole = blz.read_table(path)
     (path / "text" / "data" / "__1.blp").unlink()
     with pytest.raises(blz.CorruptError, match="missing"):

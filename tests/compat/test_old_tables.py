@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import blztable as blz
 from blztable.cli import main
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from blztable.storage.local import LocalStore
 from golden.old_writer import compressed, file_of, write_array, write_table
 from support.bit_equality import same_table
@@ -45,7 +45,7 @@ def path(request, tmp_path):
 
 @pytest.fixture
 def small_windows(monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(select, "WINDOW_BYTES", 20_000)
 
 
 DTYPES = st.one_of(
@@ -160,7 +160,7 @@ def test_only_the_columns_and_chunks_that_are_needed_are_opened(path):
 def test_windows_of_any_size_give_the_same_rows(path, monkeypatch):
     whole = blz.read_table(path)
     for size in (100, 5000, 30_000, 10**9):
-        monkeypatch.setattr(windows, "WINDOW_BYTES", size)
+        monkeypatch.setattr(select, "WINDOW_BYTES", size)
         assert same_table(blz.read_table(path), whole)
 
 

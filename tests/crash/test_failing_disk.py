@@ -20,7 +20,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.write import bundles
-from blztable.storage import descriptors
+from blztable.storage import opening
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 
@@ -205,7 +205,7 @@ def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
     if name == "fcntl":
         # Each created file gets a descriptor number that counts as a standard stream.
         above = max(map(int, os.listdir("/dev/fd"))) + 50
-        monkeypatch.setattr(descriptors, "FIRST_NUMBER", above)
+        monkeypatch.setattr(opening, "FIRST_NUMBER", above)
     for at in itertools.count():
         path = tmp_path / f"{at}.blz"
         shutil.copytree(with_old_versions, path)

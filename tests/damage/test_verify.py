@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.check import examine
+from blztable.engine.check import usage
 from blztable.engine.check import verify as verifying
 from blztable.engine.read import parts
 from blztable.format.chunk import Compression
@@ -550,12 +550,12 @@ def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
         most = []
         gc.collect()
         before = len(os.listdir("/dev/fd"))
-        compare = examine.PartCheck.compare
+        compare = usage.PartCheck.compare
 
         def counting(part):
             most.append(len(os.listdir("/dev/fd")) - before)
             compare(part)
 
-        monkeypatch.setattr(examine.PartCheck, "compare", counting)
+        monkeypatch.setattr(usage.PartCheck, "compare", counting)
         assert table.verify()
     assert max(most) < 150

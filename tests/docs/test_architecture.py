@@ -7,6 +7,8 @@ import ast
 import graphlib
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ GROUND = {
     "closing",
     "errors",
     "interrupts",
+    "late",
     "strict_json",
     "version",
 }
@@ -38,13 +41,14 @@ MAY_IMPORT = {
     "closing": set(),
     "errors": set(),
     "interrupts": set(),
+    "late": set(),
     "ownership": set(),
     "strict_json": set(),
     "metalayers": {"errors", "format"},
     "version": set(),
     "report": set(),
     "format": {"block_terms", "errors", "strict_json"},
-    "storage": {"closing", "errors", "interrupts", "ownership", "strict_json"},
+    "storage": {"closing", "errors", "interrupts", "late", "ownership", "strict_json"},
     "arrays": {
         "block_terms",
         "closing",
@@ -59,7 +63,7 @@ MAY_IMPORT = {
     "columns": {"arrow", "block_terms", "errors"},
     "columns/encodings": {"arrow", "block_terms", "errors", "columns"},
     "columns/statistics": {"arrow", "errors", "columns", "format"},
-    "convert": {"arrow", "errors", "strict_json"},
+    "convert": {"arrow", "errors", "late", "strict_json"},
     # The law between the rooms of the engine.
     "engine": set(),
     "engine/run": ENGINE,
@@ -90,6 +94,7 @@ MAY_IMPORT = {
         "engine",
         "closing",
         "columns",
+        "late",
         "table",
     },
     "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
@@ -178,6 +183,31 @@ def test_imports_stand_at_the_top():
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_a_door_imports_its_files_at_their_first_use():
+    """A door is a package with `__getattr__`; it names its files below TYPE_CHECKING."""
+    doors = {
+        name: [target for target, _ in imports_of(name) if target.startswith(f"{name}.")]
+        for name in FILES
+        if "blztable.late" in dict(imports_of(name))
+    }
+    assert "blztable.engine.change" in doors
+    assert all(FILES[name].name == "__init__.py" and named for name, named in doors.items())
+    code = f"""
+import importlib, sys
+doors = {doors!r}
+rooms = {{name: importlib.import_module(name) for name in doors}}
+print(*sorted(set(sum(doors.values(), [])) & sys.modules.keys() - doors.keys()))
+for name, named in doors.items():
+    for target in named:
+        assert getattr(rooms[name], target.rpartition(".")[2]) is sys.modules[target]
+    assert not hasattr(rooms[name], "another")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 def test_no_call_stars_a_literal():

@@ -21,12 +21,12 @@ from blztable.block_terms import VALID
 from blztable.columns.blocks import VALIDITY
 from blztable.columns.types import CODECS, is_storable, stream_layouts
 from blztable.engine.change import columns
-from blztable.engine.read.chunks import RUN_BYTES
+from blztable.engine.read.requests import RUN_BYTES
 from blztable.engine.version import versions
 from blztable.engine.write import parts
-from blztable.format import chunk, header, layout, manifest, metadata, trailer
+from blztable.format import chunk, header, layout, manifest, metadata
 from blztable.format.bundle import ENTRY
-from blztable.format.checksum import CHECKSUMS
+from blztable.format.header import CHECKSUMS
 from blztable.format.line import Statistics
 from blztable.format.superchunk import PartFacts, unpack
 from blztable.storage.memory import MemoryStore
@@ -88,9 +88,9 @@ STRUCTS = {
         ["magic", *(field.name for field in fields(header.FileHeader)), "reserved"],
     ),
     # These have no class of their own; they have the names in the dump.
-    "Trailer head": (trailer.TRAILER_HEAD, list(make_dump.TRAILER_HEAD_FIELDS)),
-    "Metalayer head": (trailer.METALAYER_HEAD, list(make_dump.METALAYER_FIELDS)),
-    "Trailer foot": (trailer.TRAILER_FOOT, list(make_dump.TRAILER_FOOT_FIELDS)),
+    "Trailer head": (header.TRAILER_HEAD, list(make_dump.TRAILER_HEAD_FIELDS)),
+    "Metalayer head": (header.METALAYER_HEAD, list(make_dump.METALAYER_FIELDS)),
+    "Trailer foot": (header.TRAILER_FOOT, list(make_dump.TRAILER_FOOT_FIELDS)),
 }
 # The dumps show no table in one file.
 ONE_FILE = {
@@ -185,8 +185,8 @@ def example_of(title: str) -> list[dict[str, str]]:
     ("title", "name", "value"),
     [
         ("File header", "magic", header.MAGIC),
-        ("Trailer head", "magic", trailer.HEAD_MAGIC),
-        ("Trailer foot", "magic", trailer.FOOT_MAGIC),
+        ("Trailer head", "magic", header.HEAD_MAGIC),
+        ("Trailer foot", "magic", header.FOOT_MAGIC),
     ],
 )
 def test_a_magic_is_the_one_of_the_page(title, name, value):
@@ -200,11 +200,11 @@ def test_a_magic_is_the_one_of_the_page(title, name, value):
         ("Chunk header", "version", f"{chunk.VERSION}"),
         ("Chunk header", "version_lz", f"{chunk.VERSION_LZ}"),
         ("File header", "version", f"{header.BLOSCPACK} or {header.EXTENDED}"),
-        ("Trailer head", "version", f"{trailer.VERSION}"),
+        ("Trailer head", "version", f"{header.VERSION}"),
         (
             "Metalayer head",
             "codec",
-            f"{trailer.STORED} stored as it is, {trailer.ZLIB} zlib",
+            f"{header.STORED} stored as it is, {header.ZLIB} zlib",
         ),
     ],
 )

@@ -72,6 +72,96 @@ def test_the_first_use_imports_what_it_needs(use, tmp_path):
     assert "blztable.engine.read.columns" in in_a_new_process(code)
 
 
+FIRST_CALLS = {
+    "write": "df.to_blz(new)",
+    "read": "blztable.read_blz(path)",
+    "filter": "blztable.read_blz(path, columns=['a'], filters=[('a', '>', 1)])",
+    "append": "with blztable.open(path, 'a') as t: t.append(df)",
+}
+
+
+@pytest.mark.parametrize("call", FIRST_CALLS)
+def test_the_first_call_of_a_process_imports_at_most_200_of_our_modules(call, tmp_path):
+    blz.to_blz(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "t.blz")
+    code = f"""
+        import sys, pandas, blztable
+        path, new = {str(tmp_path / "t.blz")!r}, {str(tmp_path / "new.blz")!r}
+        df = pandas.DataFrame({{"a": [1, 2], "b": ["x", "y"]}})
+        {FIRST_CALLS[call]}
+        print(*[name for name in sys.modules if name.split(".")[0] == "blztable"])
+    """
+    imported = in_a_new_process(code)
+    assert len(imported) <= 200
+    late = ("arrays", "compat.table", "storage.one_file.store", "table.datasets.dataset")
+    assert not {f"blztable.{name}" for name in late} & {*imported}
+    assert ("blztable.engine.change.rows" in imported) == (call in ("write", "append"))
+
+
+def test_an_interrupt_in_a_late_import_of_a_commit_changes_nothing(tmp_path):
+    """Any import may be the one: of each module that the append imports, one process each."""
+    path = tmp_path / "t.blz"
+    blz.to_blz({"n": [1]}, path)
+    code = f"""
+        import sys, blztable
+        t = blztable.open({str(path)!r}, "a")
+        before = set(sys.modules)
+
+        class Interrupting:
+            met = []
+
+            def find_spec(self, name, path=None, target=None):
+                if name.startswith("blztable.") and name not in self.met:
+                    self.met.append(name)
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupting())
+        ends = 0
+        while True:
+            try:
+                t.append({{"n": [2]}})
+                break
+            except KeyboardInterrupt:
+                ends += 1
+                assert t.nrows == 1 and t.version == 1
+        sys.meta_path.pop(0)
+        assert ends == len(Interrupting.met) > 10
+        t.append({{"n": [3]}})
+        print(*t["n"][:].to_pylist(), t.version, t.verify().is_intact)
+    """
+    assert in_a_new_process(code) == ["1", "2", "3", "3", "True"]
+
+
+def test_threads_may_make_their_first_calls_together(tmp_path):
+    """Some hold the lock of a commit while they import what others import too."""
+    blz.to_blz({"n": [1]}, tmp_path / "t.blz")
+    code = f"""
+        import threading, blztable
+        path, errors = {str(tmp_path / "t.blz")!r}, []
+        calls = [
+            lambda: blztable.to_blz({{"n": [2]}}, path, mode="a"),
+            lambda: blztable.read_blz(path, filters=[("n", ">", 0)]),
+            lambda: blztable.open(path).verify(),
+            lambda: blztable.open(path).dataset().to_table(),
+        ]
+        start = threading.Barrier(12)
+
+        def run(call):
+            start.wait()
+            try:
+                call()
+            except BaseException as error:
+                errors.append(repr(error))
+
+        threads = [threading.Thread(target=run, args=[calls[i % 4]]) for i in range(12)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        print(*errors, len(blztable.read_blz(path)))
+    """
+    assert in_a_new_process(code) == ["4"]
+
+
 def test_every_public_name_is_imported_at_its_first_use():
     code = """
         import blztable

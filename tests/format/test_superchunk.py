@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, FormatError
-from blztable.format.checksum import CHECKSUMS
-from blztable.format.header import FileHeader
+from blztable.format.header import CHECKSUMS, FOOT_MAGIC, TRAILER_FOOT, FileHeader, Layer
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.superchunk import pack, unpack
-from blztable.format.trailer import FOOT_MAGIC, TRAILER_FOOT, Layer
 
 CRC32 = CHECKSUMS[2]
 CHUNKS = [bytes([65 + number]) * (20 + number) for number in range(4)]

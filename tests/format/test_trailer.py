@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, FormatError
-from blztable.format.trailer import (
+from blztable.format.header import (
     FOOT_MAGIC,
     MAX_LAYER_BYTES,
     METALAYER_HEAD,

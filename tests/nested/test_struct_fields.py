@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow.nested.struct_fields import fields_of
+from blztable.arrow.nested.casts import fields_of
 from blztable.errors import SchemaError
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import TYPES, array_of, rows_of

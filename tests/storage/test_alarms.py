@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage import descriptors
-from blztable.storage.descriptors import Descriptor, opened
+from blztable.storage import opening
 from blztable.storage.one_file.store import at
+from blztable.storage.opening import Descriptor, opened
 
 # The alarms take the timer of pytest's own timeout, so that one watches from a thread.
 pytestmark = [
@@ -65,14 +65,14 @@ class AlarmAt:
 
 
 def is_of_descriptors(frame):
-    return frame.f_code.co_filename == descriptors.__file__
+    return frame.f_code.co_filename == opening.__file__
 
 
 def is_of_a_condition(frame):
     """True in a method of a Condition that a store calls."""
     if frame.f_code.co_filename != threading.__file__:
         return False
-    return os.path.dirname(descriptors.__file__) in frame.f_back.f_code.co_filename
+    return os.path.dirname(opening.__file__) in frame.f_back.f_code.co_filename
 
 
 def steps(act, has_steps=is_of_descriptors):
@@ -95,7 +95,7 @@ def steps(act, has_steps=is_of_descriptors):
 @pytest.mark.parametrize("first", [0, 1000])
 def test_an_alarm_at_any_step_of_an_open_or_a_close_leaves_nothing_open(monkeypatch, first):
     # With a number below, it is opened a second time.
-    monkeypatch.setattr(descriptors, "FIRST_NUMBER", first)
+    monkeypatch.setattr(opening, "FIRST_NUMBER", first)
     before = descriptors_open()
 
     def close():

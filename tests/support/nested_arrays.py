@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from blztable.columns.stored import as_stored
+from blztable.arrow.types import as_stored
 from support import samples
 
 LEAVES = [

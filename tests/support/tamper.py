@@ -40,10 +40,15 @@ import numpy as np
 
 from blztable.engine.version.versions import newest_number
 from blztable.format import layout
-from blztable.format.checksum import CHECKSUMS, crc32
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader, Compression
-from blztable.format.header import FILE_HEADER
-from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
+from blztable.format.header import (
+    CHECKSUMS,
+    FILE_HEADER,
+    METALAYER_HEAD,
+    TRAILER_FOOT,
+    TRAILER_HEAD,
+    crc32,
+)
 from blztable.storage.local import LocalStore
 
 HEADER_FIELDS = (

@@ -26,9 +26,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from blztable.engine.read import parts
-from blztable.engine.run.prefetch import Prefetcher
+from blztable.engine.run.pool import Prefetcher
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -50,13 +50,13 @@ PATIENCE = 30
 
 def cut_windows(patch, rows: int, row_bytes: int = 8) -> None:
     """Set windows of `rows` rows, for rows of `row_bytes` bytes."""
-    patch.setattr(windows, "WINDOW_BYTES", rows * row_bytes)
-    patch.setattr(windows, "USUAL_PAGE_ROWS", 8)
+    patch.setattr(select, "WINDOW_BYTES", rows * row_bytes)
+    patch.setattr(select, "USUAL_PAGE_ROWS", 8)
 
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """Make a table of 96 rows in three row groups, each of two windows, each of two pages."""
+    """Make a table of 96 rows in three row groups, each of two select, each of two pages."""
     cut_windows(monkeypatch, WINDOW)
     table = pa.table({"n": pa.array(NUMBERS, "i8")})
     blz.to_blz(
@@ -69,7 +69,7 @@ def path(tmp_path, monkeypatch):
 
 
 class Watch:
-    """Records the begin and end of windows, by their first rows; holds up the windows in `held`."""
+    """Records the begin and end of select, by their first rows; holds up the windows in `held`."""
 
     def __init__(self, patch) -> None:
         self.begun: list[int] = []
@@ -163,8 +163,8 @@ def test_the_batches_of_any_table_are_its_rows(data):
     )
     most = data.draw(st.none() | st.integers(1, 50) | st.just(1 << 100))
     with pytest.MonkeyPatch.context() as patch, blz.open(store) as opened:
-        patch.setattr(windows, "WINDOW_BYTES", data.draw(st.integers(1, 4000)))
-        patch.setattr(windows, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([1, 3, 8, 16])))
+        patch.setattr(select, "WINDOW_BYTES", data.draw(st.integers(1, 4000)))
+        patch.setattr(select, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([1, 3, 8, 16])))
         watch = Watch(patch)
         whole = opened.to_arrow(chosen)
         stream = opened.to_batches(chosen, batch_rows=most)
@@ -194,7 +194,7 @@ KINDS += [pa.float32(), DICTIONARIES[0]]
 
 @pytest.fixture
 def mixed(tmp_path, monkeypatch):
-    """Return columns of types that other libraries know, in many windows."""
+    """Return columns of types that other libraries know, in many select."""
     table = of(KINDS, 200)
     blz.to_blz(table, tmp_path / "mixed.blz", storage=blz.Storage(row_group_rows=60, page_rows=8))
     cut_windows(monkeypatch, 24, table.nbytes // 200)
@@ -596,9 +596,9 @@ def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, monkeypatch)
 FORKED = """
 import os, signal, sys, threading
 import blztable as blz
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from blztable.storage.local import LocalStore
-windows.WINDOW_BYTES, windows.USUAL_PAGE_ROWS = 128, 8
+select.WINDOW_BYTES, select.USUAL_PAGE_ROWS = 128, 8
 begun, go_on, where, main = threading.Event(), threading.Event(), sys.argv[2], os.getpid()
 
 
@@ -651,8 +651,8 @@ def test_a_forked_child_and_its_parent_go_on_each_for_itself(path, where):
 LEFT = """
 import sys
 import blztable as blz
-from blztable.engine.query import windows
-windows.WINDOW_BYTES, windows.USUAL_PAGE_ROWS = 128, 8
+from blztable.engine.query import select
+select.WINDOW_BYTES, select.USUAL_PAGE_ROWS = 128, 8
 table = blz.open(sys.argv[1])
 stream = table.to_batches(batch_rows=8)
 for _ in range(int(sys.argv[2])):

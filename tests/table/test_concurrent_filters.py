@@ -14,7 +14,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.query import expressions
-from blztable.engine.read import chunks
+from blztable.engine.read import requests
 from blztable.engine.run import pool
 
 ROWS = 4000
@@ -98,7 +98,7 @@ def interrupting(monkeypatch, module, name, times):
 @pytest.mark.parametrize("read", ["read", "batches", "count", "take"])
 @pytest.mark.parametrize(
     ("module", "name", "times"),
-    [(expressions, "mask", 1), (chunks, "_decode_all", 1), (chunks, "decompress_into", 3)],
+    [(expressions, "mask", 1), (requests, "_decode_all", 1), (requests, "decompress_into", 3)],
     ids=["in the filter", "in the first pages", "in later pages"],
 )
 def test_an_interrupt_ends_a_filtered_read(
@@ -106,7 +106,7 @@ def test_an_interrupt_ends_a_filtered_read(
 ):
     if read == "take" and name != "_decode_all":
         # It has no filter, and decompresses the blocks of single rows.
-        module, name = chunks, "decompress_blocks"
+        module, name = requests, "decompress_blocks"
     with blz.open(path) as table:
         READS[read](table)
         before = set(threading.enumerate())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.read import chunks
+from blztable.engine.read import requests
 from blztable.errors import ClosedError, ColumnNotFoundError
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.memory import MemoryStore
@@ -309,7 +309,7 @@ def test_a_chunk_is_decompressed_once_however_many_rows_it_has(monkeypatch):
         return count
 
     for name in ("decompress_into", "decompress_blocks"):
-        monkeypatch.setattr(chunks, name, counted(getattr(chunks, name)))
+        monkeypatch.setattr(requests, name, counted(getattr(requests, name)))
     with blz.open(store) as table:
         table.take([*range(0, 24, 3), 30, 2, 2], columns=["n"])
     # One chunk of the first row group, one of the second.
@@ -424,7 +424,7 @@ def test_a_large_item_is_read_without_its_neighbours(monkeypatch, nbytes):
 
     with blz.open(store) as table:
         for name in ("decompress_into", "decompress_blocks"):
-            monkeypatch.setattr(chunks, name, measured(getattr(chunks, name)))
+            monkeypatch.setattr(requests, name, measured(getattr(requests, name)))
         assert table["blob"][7] == items[7].as_py()
     # The ends are a small chunk.
     assert sum(size for size in sizes if size > 1000) == nbytes + 7

@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 
 from blztable.errors import CorruptError
-from blztable.format.checksum import Checksum
 from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
@@ -18,6 +17,7 @@ from blztable.format.chunk import (
     ChunkHeader,
     decompress_into,
 )
+from blztable.format.header import Checksum
 
 
 class Source(Protocol):

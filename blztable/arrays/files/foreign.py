@@ -18,12 +18,21 @@ from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_j
 from blztable.block_terms import PLAIN
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
-from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import CHUNK_HEADER, LARGE_CHUNK_BYTES, MAX_RATIO, ChunkHeader
-from blztable.format.header import BLOSCPACK, EXTENDED, ITEM_ENDS, OFFSETS, UNKNOWN, ArrayHeader
+from blztable.format.header import (
+    BLOSCPACK,
+    CHECKSUMS,
+    EXTENDED,
+    HEAD_MAGIC,
+    ITEM_ENDS,
+    OFFSETS,
+    TRAILER_FOOT,
+    UNKNOWN,
+    ArrayHeader,
+    Trailer,
+)
 from blztable.format.jsontext import Json
 from blztable.format.metadata import BlockInfo
-from blztable.format.trailer import HEAD_MAGIC, TRAILER_FOOT, Trailer
 
 _BYTES = np.dtype(np.uint8)
 # The keys of the metadata that describe an array.

@@ -21,10 +21,10 @@ from blztable.arrays.files.section import (
 )
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
-from blztable.format.checksum import CHECKSUMS, Checksum
 from blztable.format.header import (
     ARRAY_HEADER,
     BLOSCPACK,
+    CHECKSUMS,
     EXTENDED,
     ITEM_ENDS,
     METADATA,
@@ -32,6 +32,7 @@ from blztable.format.header import (
     UNFINISHED,
     UNKNOWN,
     ArrayHeader,
+    Checksum,
 )
 from blztable.format.jsontext import Json
 

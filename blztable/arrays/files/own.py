@@ -15,9 +15,16 @@ from blztable.arrays.files.info import ArrayInfo, shape_of_json
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
-from blztable.format.header import UNFINISHED, ArrayHeader
+from blztable.format.header import (
+    HEAD_MAGIC,
+    MAX_LAYERS,
+    TRAILER_FOOT,
+    UNFINISHED,
+    ArrayHeader,
+    Layer,
+    Trailer,
+)
 from blztable.format.jsontext import Json
-from blztable.format.trailer import HEAD_MAGIC, MAX_LAYERS, TRAILER_FOOT, Layer, Trailer
 
 OFFSET = struct.Struct("<q")
 # The layers of the trailer that are not the user's.

@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
-from blztable.format.checksum import BY_NAME, CHECKSUMS
-from blztable.format.header import MAX_METADATA_BYTES
+from blztable.format.header import BY_NAME, CHECKSUMS, MAX_METADATA_BYTES, STORED, ZLIB, Layer
 from blztable.format.jsontext import Json
-from blztable.format.trailer import STORED, ZLIB, Layer
 
 SECTION_HEADER = struct.Struct("<8sBBBBIII8s")
 assert SECTION_HEADER.size == 32

@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import numbers_in, offsets_of
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
-from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
-from blztable.arrow.types import bitmap
+from blztable.arrow.types import LISTS_OF_VIEWS, bitmap, numbers_in, offset_dtype, offsets_of
 from blztable.errors import CorruptError
 
 

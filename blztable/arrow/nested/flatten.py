@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import numbers_in
 from blztable.arrow.nested.nodes import (
     CODES,
     ITEMS,
@@ -24,8 +23,15 @@ from blztable.arrow.nested.nodes import (
     STRUCT,
     Node,
 )
-from blztable.arrow.nesting import LISTS_OF_VIEWS, offset_dtype
-from blztable.arrow.types import bitmap, mask_of, nulls, without_views
+from blztable.arrow.types import (
+    LISTS_OF_VIEWS,
+    bitmap,
+    mask_of,
+    nulls,
+    numbers_in,
+    offset_dtype,
+    without_views,
+)
 from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.arrow.extensions import retyped
 from blztable.arrow.nested.nodes import Node, is_nested
-from blztable.arrow.nesting import with_fields
+from blztable.arrow.types import with_fields
 from blztable.errors import SchemaError
 
 Path = tuple[int, ...]

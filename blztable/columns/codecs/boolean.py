@@ -9,8 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import bytes_of
-from blztable.arrow.types import bits_of
+from blztable.arrow.types import bits_of, bytes_of
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs.validity import Validity

@@ -14,22 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import allocate, numbers_in, view
-from blztable.arrow.types import mask_of
+from blztable.arrow.types import allocate, mask_of, numbers_in, stored_type, view
 from blztable.block_terms import CODES, DICTIONARY, VALID
-from blztable.columns.blocks import (
-    Codec,
-    Decoder,
-    MakeDecoder,
-    Piece,
-    Stream,
-    StreamLayout,
-    Target,
-)
+from blztable.columns.blocks import Codec, Decoder, MakeDecoder, Piece, Stream, StreamLayout, Target
 from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
-from blztable.columns.stored import stored_type
 from blztable.errors import CorruptError, SchemaError
 
 TYPE_IDS = (pa.lib.Type_DICTIONARY,)

@@ -14,8 +14,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import allocate, bytes_of, view
-from blztable.arrow.types import mask_of
+from blztable.arrow.types import allocate, bytes_of, mask_of, view
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
 from blztable.columns.codecs import decimals

@@ -12,11 +12,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import offsets_of
+from blztable.arrow.types import offsets_of
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Codec, Encoding, Piece, Stream, StreamLayout, leaf
-from blztable.columns.codecs.items import MAX_NARROW, ItemsDecoder, Segment
-from blztable.columns.codecs.text import page_rows_of
+from blztable.columns.codecs.text import MAX_NARROW, ItemsDecoder, Segment, page_rows_of
 from blztable.columns.paging import page_bytes
 
 TYPE_IDS = (pa.lib.Type_LIST, pa.lib.Type_LARGE_LIST)

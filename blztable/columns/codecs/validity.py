@@ -9,8 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import allocate, view
-from blztable.arrow.types import bits_of
+from blztable.arrow.types import allocate, bits_of, view
 from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
 from blztable.errors import CorruptError
 

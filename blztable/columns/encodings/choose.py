@@ -14,6 +14,7 @@ from blztable.arrow.types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
 from blztable.columns.encodings.constant import Constant, value_width
+from blztable.columns.encodings.dictionary import SAMPLED_ROWS, is_one_chunk, sample
 from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
@@ -29,7 +30,6 @@ from blztable.columns.encodings.numbers import (
     codes_layout,
 )
 from blztable.columns.encodings.runs import Runs, few_runs
-from blztable.columns.encodings.sample import SAMPLED_ROWS, is_one_chunk, sample
 from blztable.columns.encodings.values import encode_few_values
 
 # Decimals that are tried.

@@ -5,9 +5,13 @@ does the same with floats that have few decimals, as whole numbers of 10**-power
 distance from one value to the next. Sums wrap, so any codes are values.
 
 Knows numpy's numbers, and of Arrow types only how wide they are.
+
+Integers of 64 bits as base64, in which encodings keep their parameters as JSON.
 """
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +21,24 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.words import words_to_json
+from blztable.errors import CorruptError
+
+
+def words_to_json(words: np.ndarray) -> str:
+    """Return 64-bit integers as base64; JSON numbers of the format end at 2**62."""
+    return base64.b64encode(words.astype("<i8", copy=False).tobytes()).decode()
+
+
+def words_from_json(value: object, name: str, counts: Sequence[int]) -> np.ndarray:
+    """Read 64-bit integers; CorruptError unless there are as many as one of `counts`."""
+    try:
+        data = base64.b64decode(value, validate=True) if isinstance(value, str) else None
+    except (binascii.Error, ValueError):
+        data = None
+    if data is None or len(data) % 8 or len(data) // 8 not in counts:
+        raise CorruptError(f"{name} of an encoding; expected base64 of {counts[-1]} integers")
+    return np.frombuffer(data, "<i8")
+
 
 # Rows that are decoded at once, so that they stay in the cache.
 STEP_ROWS = 1 << 17

@@ -23,10 +23,10 @@ from blztable.columns.encodings.numbers import (
     Scaled,
     Wide,
     codes_layout,
+    words_from_json,
 )
 from blztable.columns.encodings.runs import MOST_RUNS, Runs
 from blztable.columns.encodings.values import Values, values_from_json
-from blztable.columns.encodings.words import words_from_json
 from blztable.errors import CorruptError, FormatError
 
 # The only values but numbers that can be narrow: decimals of 128 bits, as Arrow has them.

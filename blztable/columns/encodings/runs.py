@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.words import words_to_json
+from blztable.columns.encodings.numbers import words_to_json
 
 # Runs that a file may have. Each takes a step of Python to decode.
 MOST_RUNS = 4096

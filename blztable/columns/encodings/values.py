@@ -13,10 +13,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import bytes_of
+from blztable.arrow.types import bytes_of
 from blztable.columns.blocks import Encoding, StreamLayout
+from blztable.columns.encodings.dictionary import ROWS_PER_ITEM, to_try
 from blztable.columns.encodings.numbers import codes_layout
-from blztable.columns.encodings.sample import ROWS_PER_ITEM, to_try
 from blztable.errors import CorruptError
 
 # The bytes of all values, so that they stay in the cache.

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from blztable.arrow.types import as_stored
 from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import Key
-from blztable.columns.stored import as_stored
 from blztable.errors import CorruptError
 from blztable.format.line import Statistics
 

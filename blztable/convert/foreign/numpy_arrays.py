@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import is_number, is_view, recoded, without_view
+from blztable.arrow.types import REFUSALS, is_number, is_view, recoded, without_view
 from blztable.convert.arrays import arrow_array, whole
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.text import check_text

@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
 from blztable.arrow.extensions import plain_values
+from blztable.arrow.types import REFUSALS
 from blztable.convert.arrays import missing_of, values_of, whole
 from blztable.convert.frames.nested import loses_digits, without_hidden
 from blztable.errors import LimitError, SchemaError

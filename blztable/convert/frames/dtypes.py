@@ -15,9 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS, is_foreign
 from blztable.arrow.extensions import plain_values
-from blztable.arrow.types import is_text, is_view, nulls, without_view
+from blztable.arrow.types import REFUSALS, is_foreign, is_text, is_view, nulls, without_view
 from blztable.convert.arrays import PandasArray, from_values, missing_of, values_of, whole
 from blztable.convert.frames import arrow_objects, compound, numbers, objects, text, times
 from blztable.convert.frames.descriptor import (

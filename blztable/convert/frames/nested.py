@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.nesting import LISTS, LISTS_OF_VIEWS, with_fields
-from blztable.arrow.types import bitmap
+from blztable.arrow.types import LISTS, LISTS_OF_VIEWS, bitmap, with_fields
 from blztable.convert.arrays import missing_of
 
 # Up to here a float has every integer.

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.types import is_text
+from blztable.convert import objects
 from blztable.convert.arrays import missing_of, whole
 from blztable.convert.frames.arrow_objects import foreign_objects, too_many
 from blztable.convert.frames.descriptor import (
@@ -38,10 +39,7 @@ from blztable.convert.objects.kinds import (
     UnsuitableError,
     first_of,
 )
-from blztable.convert.objects.merge import lenient
-from blztable.convert.objects.merge import merged as merge
 from blztable.convert.objects.moments import Moments
-from blztable.convert.objects.reshape import reshaped as reshape
 from blztable.convert.objects.tagged import REMEDY, from_text, to_text
 from blztable.errors import FormatError, LimitError, SchemaError
 
@@ -195,9 +193,9 @@ def as_stated(
         return _as_json(values, values, context, {})[0]
     kind = parse(descriptor["kind"]) if "kind" in descriptor else find(values)
     try:
-        return (lenient(kind) if evolve else kind).encode(values)
+        return (objects.merge.lenient(kind) if evolve else kind).encode(values)
     except UnsuitableError as error:
-        helps = evolve is False and (may_widen() or _takes(lenient(kind), values))
+        helps = evolve is False and (may_widen() or _takes(objects.merge.lenient(kind), values))
         remedy = "; pass evolve=True" if helps else "; convert the data first"
         raise _refusal(context, error.row, error.value, error.why, remedy) from None
 
@@ -218,7 +216,7 @@ def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | 
     kinds = [one["kind"] for one in (stated, given) if one and one.get("kind", JSON) != JSON]
     if stated is None or len(kinds) < 2:
         return given
-    kind = merge(*map(parse, kinds))
+    kind = objects.merge.merged(*map(parse, kinds))
     if kind is None:
         raise SchemaError(f"no kind of objects is both {kinds[0]!r:.60} and {kinds[1]!r:.60}")
     return {**stated, "kind": kind.facts}
@@ -237,7 +235,7 @@ def reshaped(
         decode_objects(pa.chunked_array([], old), stated)
     except FormatError:
         return None
-    kind = reshape(parse(stated["kind"]), old, new, by_place)
+    kind = objects.reshape.reshaped(parse(stated["kind"]), old, new, by_place)
     descriptor = {**stated, "kind": kind.facts}
     return None if isinstance(kind, Anything) or not _fits(descriptor) else descriptor
 

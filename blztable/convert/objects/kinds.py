@@ -17,8 +17,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import is_binary, is_text
+from blztable.arrow.types import REFUSALS, is_binary, is_text
 from blztable.convert.arrays import missing_of
 from blztable.convert.frames import numbers, times
 from blztable.convert.frames.descriptor import Json

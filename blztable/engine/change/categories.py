@@ -15,8 +15,8 @@ import pyarrow as pa
 from blztable.arrow.nested.assemble import rebuilt, without_unused
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
+from blztable.arrow.types import as_stored
 from blztable.columns.codecs.dictionary import numbered
-from blztable.columns.stored import as_stored
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion

@@ -28,10 +28,10 @@ import pyarrow as pa
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import Portion
 from blztable.engine.change.changes import LAYERS, Change, Key, Keys, Value, is_blind
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit
+from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import (
     APPENDED,
     CHANGED,

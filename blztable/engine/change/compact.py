@@ -21,7 +21,7 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import count_of_entries
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version

@@ -22,11 +22,11 @@ from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.reliance import Seen
 from blztable.engine.change.rows import Run, append
 from blztable.engine.change.sorting import Unsorted
-from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
-from blztable.engine.version.column_tree import paths_of
 from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys

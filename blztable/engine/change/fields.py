@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested import paths
+from blztable.arrow.nested.casts import masked
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.nested.paths import Names
-from blztable.arrow.nested.struct_fields import masked
 from blztable.arrow.types import Portion, nulls
 from blztable.columns.default import encode_nodes
 from blztable.columns.types import one_array
@@ -23,7 +23,7 @@ from blztable.engine.change.reliance import Seen
 from blztable.engine.read.columns import OpenColumns, read_nodes
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
-from blztable.engine.version.column_tree import paths_of
+from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import writers_of
 from blztable.errors import ColumnNotFoundError, SchemaError

@@ -11,8 +11,15 @@ import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated, shown
 from blztable.arrow.nested.nodes import Node, counts_nulls
-from blztable.arrow.types import Portion, first_missing, is_binary, is_text, is_view, is_zoned
-from blztable.columns.stored import stored_type
+from blztable.arrow.types import (
+    Portion,
+    first_missing,
+    is_binary,
+    is_text,
+    is_view,
+    is_zoned,
+    stored_type,
+)
 from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
@@ -22,7 +29,7 @@ from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
-from blztable.engine.version.column_tree import paths_of
+from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.write.column_writer import ColumnWriter, writers_of
 from blztable.errors import SchemaError

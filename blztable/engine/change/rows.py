@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.nodes import is_nested
-from blztable.arrow.types import Portion, nulls
-from blztable.columns.stored import as_stored, stored_type
+from blztable.arrow.types import Portion, as_stored, nulls, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet
@@ -27,7 +26,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.write.columns import Look
 from blztable.engine.write.options import group_rows_of

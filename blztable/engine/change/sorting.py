@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.nested.nodes import is_nested
-from blztable.arrow.types import Portion, large_type
-from blztable.columns.stored import as_stored, stored_type
+from blztable.arrow.types import Portion, as_stored, large_type, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.query.expressions import comparable
 from blztable.engine.read.columns import OpenColumns

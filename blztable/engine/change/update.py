@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import Portion
-from blztable.columns.stored import as_stored
+from blztable.arrow.types import Portion, as_stored
 from blztable.columns.types import one_array, take
 from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet

@@ -1,6 +1,6 @@
 """Verify: check a whole version, the manifest first, then all parts row group by row group.
 
-Does not know how a part is decoded or compared (`engine/read`, `examine.py`).
+Does not know how a part is decoded or compared (`engine/read`, `usage.py`).
 
 Theory of operation. The calling thread goes through windows of row groups: one, or several small
 ones. For each window three phases run as tasks of the pool: open all parts, decode all columns
@@ -20,7 +20,7 @@ import pyarrow as pa
 from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array
-from blztable.engine.check.examine import ColumnCheck, PartCheck, check_reading
+from blztable.engine.check.usage import ColumnCheck, PartCheck, check_reading
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.parts import OpenBundle, OpenParts, check_digest_behind
 from blztable.engine.read.selection import RowSpan

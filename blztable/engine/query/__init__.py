@@ -1,1 +1,11 @@
 """Which rows a filter leaves, and reading them."""
+
+from typing import TYPE_CHECKING
+
+from blztable.late import door
+
+if TYPE_CHECKING:
+    from blztable.engine.query import explain as explain
+    from blztable.engine.query import salvage as salvage
+
+__getattr__ = door(__name__)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.types import bits_of
-from blztable.columns.stored import as_stored
+from blztable.arrow.types import as_stored, bits_of
 from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan

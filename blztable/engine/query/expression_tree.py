@@ -23,8 +23,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import without_view
+from blztable.arrow.types import REFUSALS, without_view
 
 # Limit for functions that recurse into a tree; a chain of `and` or `or` has the depth of one call.
 MAX_DEPTH = 100

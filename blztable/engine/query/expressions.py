@@ -24,14 +24,12 @@ import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
 from blztable.arrow.nested.assemble import decoded
+from blztable.arrow.nested.casts import has_safe_fields, inner_field
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.nested.paths import Names, value_of
-from blztable.arrow.nested.struct_fields import has_safe_fields, inner_field
-from blztable.arrow.types import bits_of, nulls
+from blztable.arrow.types import REFUSALS, as_compared, bits_of, compared_type, nulls
 from blztable.columns.codecs import null
-from blztable.columns.stored import as_compared, compared_type
 from blztable.engine.query import literals, where
 from blztable.engine.query.expression_tree import (
     Argument,

@@ -29,9 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
-from blztable.arrow.types import is_text, value_type
-from blztable.columns.stored import compared_type
+from blztable.arrow.types import REFUSALS, compared_type, is_text, value_type
 from blztable.errors import SchemaError
 
 Compare = Callable[[Any, Any], pc.Expression]

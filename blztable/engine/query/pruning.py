@@ -3,31 +3,233 @@
 A run is a row group or a page. Knows nothing of files, nor of the origin of the statistics.
 
 Theory of operation. `Pruner` compiles the term of a filter once, into a tree of rules; a rule maps
-the statistics of all runs to three flags a run (`kleene`): a row may be true, false, null. A
+the statistics of all runs to three flags a run (`Kleene`): a row may be true, false, null. A
 function that is not understood sets all three, which prunes nothing and is never wrong.
 Connectives combine flags. Arrow itself evaluates a comparison, with columns of bounds in the place
 of the columns, all runs in one call: the types and literals are the same as for rows, so Arrow
-inserts the same casts. These casts preserve the order of values (`operands`), so what holds for
+inserts the same casts. These casts preserve the order of values, so what holds for
 both bounds holds for each value between them. The caller's thread does all of it; time and memory
 are bounded by the number of runs, not of rows.
+
+Operands of a comparison: a column, a literal, or an order-preserving cast of one of them. Knows
+which types share an order, and which kinds of values a run of rows may have: nulls, NaNs, values
+between two bounds. Does not know the functions that use an operand.
+
+Three-valued logic over runs of rows: whether a condition may be true, false or null. A flag is set
+unless no row of the run can have that value, so setting more flags is always sound.
 """
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.errors import REFUSALS
+from blztable.arrow.nested.nodes import counts_nulls
+from blztable.arrow.types import REFUSALS, compared_type
 from blztable.columns.statistics.bounds import Runs
-from blztable.columns.statistics.prefixes import above_prefix
-from blztable.engine.query import kleene
+from blztable.columns.statistics.compute import above_prefix
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
-from blztable.engine.query.kleene import Kleene
-from blztable.engine.query.operands import Operand, RunStatistics, operand, project_bounds
+from blztable.engine.query.expressions import project
+from blztable.engine.query.literals import kind
+
+
+@dataclass(frozen=True, slots=True)
+class Kleene:
+    """For each run: True if some row may be true, may be false, may be null."""
+
+    true: np.ndarray
+    false: np.ndarray
+    null: np.ndarray
+
+
+def anything(runs: int) -> Kleene:
+    """Return the flags of a condition about which nothing is known."""
+    everywhere = np.ones(runs, np.bool_)
+    return Kleene(everywhere, everywhere, everywhere)
+
+
+def always(value: bool | None, runs: int) -> Kleene:
+    """Return the flags of a condition that has the same value for all rows."""
+    return Kleene(*(np.full(runs, value is each) for each in (True, False, None)))
+
+
+def invert(a: Kleene) -> Kleene:
+    """Swap true and false; null stays null."""
+    return Kleene(a.false, a.true, a.null)
+
+
+def and_kleene(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: false if any operand is false, otherwise null if any is null."""
+    return reduce(_and_kleene, operands)
+
+
+def or_kleene(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: true if any operand is true, otherwise null if any is null."""
+    return invert(and_kleene([invert(each) for each in operands]))
+
+
+def and_(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: null if any operand is null, otherwise false if any is false."""
+    return reduce(_and, operands)
+
+
+def or_(operands: Sequence[Kleene]) -> Kleene:
+    """Combine: null if any operand is null, otherwise true if any is true."""
+    return invert(and_([invert(each) for each in operands]))
+
+
+def if_else(condition: Kleene, left: Kleene, right: Kleene) -> Kleene:
+    """Choose `left` where the condition is true, `right` where it is false; null where null."""
+    return Kleene(
+        condition.true & left.true | condition.false & right.true,
+        condition.true & left.false | condition.false & right.false,
+        condition.true & left.null | condition.false & right.null | condition.null,
+    )
+
+
+def _and_kleene(a: Kleene, b: Kleene) -> Kleene:
+    null = a.null & (b.true | b.null) | b.null & (a.true | a.null)
+    return Kleene(a.true & b.true, a.false | b.false, null)
+
+
+def _and(a: Kleene, b: Kleene) -> Kleene:
+    false = a.false & (b.true | b.false) | b.false & (a.true | a.false)
+    return Kleene(a.true & b.true, false, a.null | b.null)
+
+
+# Casts that preserve the order of values; Arrow compares these pairs of types by such a cast. A
+# cast of decimals to floats is missing because Arrow rounds it in several steps.
+_ORDER_PRESERVING = {("integer", "float"), ("integer", "decimal"), ("date", "timestamp")}
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """Statistics of `runs` runs of rows, by column index; a column may be missing."""
+
+    runs: int
+    columns: Mapping[int, Runs]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKinds:
+    """For each run: True if some row may be null, may be NaN, may have any other value."""
+
+    null: np.ndarray
+    nan: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A column (its index) or a literal, and the type as which it is compared."""
+
+    type: pa.DataType
+    source: int | pa.Scalar
+    casts: tuple[pa.DataType, ...] = ()
+
+    @property
+    def kind(self) -> str | None:
+        """Name of the family of types that share this operand's order; None without an order."""
+        return kind(self.type)
+
+    def is_comparable_with(self, type_: pa.DataType) -> bool:
+        """True if Arrow compares the operand with this type by their common order."""
+        pair = self.kind, kind(type_)
+        return None not in pair and (
+            pair[0] == pair[1] or pair in _ORDER_PRESERVING or pair[::-1] in _ORDER_PRESERVING
+        )
+
+    def value_kinds(self, statistics: RunStatistics) -> ValueKinds:
+        """Return the kinds of values that each run may hold."""
+        if not isinstance(self.source, int):
+            nan = self.kind == "float" and bool(pc.is_nan(self.source).as_py())
+            flags = not self.source.is_valid, nan, self.source.is_valid and not nan
+            return ValueKinds(*(np.full(statistics.runs, flag) for flag in flags))
+        runs = statistics.columns.get(self.source)
+        if runs is None:
+            everywhere = np.ones(statistics.runs, np.bool_)
+            return ValueKinds(everywhere, everywhere, everywhere)
+        return ValueKinds(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < runs.rows)
+
+    @property
+    def lowest(self) -> pc.Expression:
+        """The lower bound, as an expression over the columns that `project_bounds` supplies."""
+        return self._bound("lowest")
+
+    @property
+    def highest(self) -> pc.Expression:
+        """The upper bound, as an expression over the columns that `project_bounds` supplies."""
+        return self._bound("highest")
+
+    def _bound(self, side: str) -> pc.Expression:
+        if not isinstance(self.source, int):
+            return pc.scalar(self.source)
+        bound = pc.field(f"{side} {self.source}")
+        for type_ in self.casts:
+            bound = bound.cast(type_)
+        return bound
+
+
+def operand(term: Term, schema: pa.Schema) -> Operand | None:
+    """Return a term as an operand; None if it is anything else, such as arithmetic."""
+    match term:
+        case Literal(value):
+            return Operand(value.type, value)
+        case Field(name):
+            indices = schema.get_all_field_indices(name)
+            if len(indices) != 1:
+                return None
+            type_ = schema.types[indices[0]]
+            if not counts_nulls(type_):
+                # Statistics are those of the root, and its rows are null where a child says so.
+                return None
+            return Operand(compared_type(type_), indices[0])
+        case Call("cast", (argument,), options) if options and _is_safe(options):
+            inner = operand(argument, schema)
+            return inner and _cast(inner, options["to_type"].type)
+    return None
+
+
+def project_bounds(
+    expressions: Sequence[pc.Expression], operands: Sequence[Operand], statistics: RunStatistics
+) -> list[pa.Array] | None:
+    """Evaluate expressions over the operands' bounds: one value a run, null for an unknown bound.
+
+    None if a column has no statistics, or if Arrow refuses the expression.
+    """
+    columns = {each.source for each in operands if isinstance(each.source, int)}
+    if not columns or not columns <= statistics.columns.keys():
+        return None
+    arrays = {}
+    for index in columns:
+        arrays[f"lowest {index}"] = statistics.columns[index].lowest
+        arrays[f"highest {index}"] = statistics.columns[index].highest
+    try:
+        return [column.combine_chunks() for column in project(expressions, pa.table(arrays))]
+    except REFUSALS:
+        return None
+
+
+def _cast(inner: Operand, type_: pa.DataType) -> Operand | None:
+    pair = inner.kind, kind(type_)
+    if None in pair or not (pair[0] == pair[1] or pair in _ORDER_PRESERVING):
+        return None
+    if isinstance(inner.source, int):
+        return Operand(type_, inner.source, (*inner.casts, type_))
+    try:
+        return Operand(type_, inner.source.cast(type_))
+    except REFUSALS:
+        return None
+
+
+def _is_safe(options: Mapping[str, pa.Scalar]) -> bool:
+    """True if the cast refuses values that the target type cannot hold."""
+    return not any(value.as_py() for name, value in options.items() if name.startswith("allow_"))
+
 
 Rule = Callable[[RunStatistics], Kleene]
 # Two lists of conditions on the bounds of two operands: if a row may be true, all conditions of the
@@ -35,12 +237,12 @@ Rule = Callable[[RunStatistics], Kleene]
 Tests = tuple[list[pc.Expression], list[pc.Expression]]
 
 _CONNECTIVES: dict[str, Callable[[Sequence[Kleene]], Kleene]] = {
-    "and_kleene": kleene.and_kleene,
-    "or_kleene": kleene.or_kleene,
-    "and": kleene.and_,
-    "or": kleene.or_,
-    "invert": lambda operands: kleene.invert(*operands),
-    "if_else": lambda operands: kleene.if_else(*operands),
+    "and_kleene": and_kleene,
+    "or_kleene": or_kleene,
+    "and": and_,
+    "or": or_,
+    "invert": lambda operands: invert(*operands),
+    "if_else": lambda operands: if_else(*operands),
 }
 _COMPARISONS: dict[str, Callable[[Operand, Operand], Tests]] = {
     "less": lambda a, b: ([a.lowest < b.highest], [a.highest >= b.lowest]),
@@ -181,11 +383,11 @@ def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
 
 
 def _anything(statistics: RunStatistics) -> Kleene:
-    return kleene.anything(statistics.runs)
+    return anything(statistics.runs)
 
 
 def _always(value: bool | None, statistics: RunStatistics) -> Kleene:
-    return kleene.always(value, statistics.runs)
+    return always(value, statistics.runs)
 
 
 def _connected(

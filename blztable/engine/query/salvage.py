@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from time import monotonic
-from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +29,6 @@ from blztable.format.deletions import live_range
 
 _log = logging.getLogger(__name__)
 
-# What a read does about damage.
-OnCorrupt = Literal["raise", "skip", "null"]
-ON_CORRUPT = get_args(OnCorrupt)
 # A part with much damage is read in at most this many pieces.
 PIECES = 1024
 

@@ -3,13 +3,13 @@
 Does not know how a filter is evaluated (`scan`).
 
 Theory of operation. A filtered read goes through the table window by window, in the calling
-thread; `windows` cuts them so that the columns of the filter take at most `READ_BYTES` each, and
-leaves out row groups that the manifest prunes. The `Scan` filters one window with all threads of
+thread. A window is a range of rows whose columns of the filter take at most `READ_BYTES`, without
+the row groups that the manifest prunes. The `Scan` filters one window with all threads of
 the pool, then the next window begins: memory is one window of the filter's columns and the result.
 A read without a filter, or with one that the manifest decides, decodes straight into the result.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -18,15 +18,49 @@ import pyarrow as pa
 
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import nulls
+from blztable.columns.paging import USUAL_PAGE_ROWS
+from blztable.columns.statistics.bounds import extreme, extreme_of_all
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.statistics.extremes import extreme, extreme_of_all
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan, statistics_of_groups
-from blztable.engine.query.windows import row_windows
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
+
+# Bytes of a window of a stream.
+WINDOW_BYTES = 64_000_000
+
+
+def row_windows(
+    row_groups: Sequence[int],
+    row_bytes: float,
+    may_be_cut: Callable[[int], bool],
+    nbytes: int | None = None,
+) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of each window: some pages of one row group, or some row groups.
+
+    `may_be_cut` is False for a row group without files: it takes no memory, and may claim any
+    number of rows.
+    """
+    size = (
+        max(int((nbytes or WINDOW_BYTES) / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1)
+        * USUAL_PAGE_ROWS
+    )
+    start = stop = 0
+    for group, rows in enumerate(row_groups):
+        if stop > start and stop + rows - start > size:
+            yield start, stop
+            start = stop
+        stop += rows
+        if stop - start > size and may_be_cut(group):
+            # Whole pages, if the pages have the usual size.
+            for first in range(start, stop, size):
+                yield first, min(first + size, stop)
+            start = stop
+    if stop > start:
+        yield start, stop
+
 
 # Bytes of a window of a filter's columns, for a read whose result is one table.
 READ_BYTES = 256_000_000

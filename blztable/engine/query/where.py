@@ -28,8 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.nested.paths import value_of
-from blztable.arrow.types import is_text
-from blztable.columns.stored import compared_type
+from blztable.arrow.types import compared_type, is_text
 from blztable.engine.query.expression_tree import MAX_DEPTH
 from blztable.engine.query.literals import Column, Compare, among, compared, mirrored, scalar_of
 from blztable.errors import SchemaError, check_encodes, no_column

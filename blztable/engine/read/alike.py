@@ -30,8 +30,7 @@ from blztable.columns.encodings.parse import Owner
 from blztable.engine.read.parts import OpenBundle, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
-from blztable.engine.run.pool import run
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format.line import NAN_IS_NULL, ColumnParts, LinesAlike

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.columns.statistics.bounds import Runs
 from blztable.engine.read.selection import RowIndices, RowSpan
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
 
 

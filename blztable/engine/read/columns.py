@@ -26,8 +26,7 @@ from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.phases import ColumnRead, DictionaryRead, read_phases
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
-from blztable.engine.run.pool import batches, run
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress, batches, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 

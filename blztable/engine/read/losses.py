@@ -7,10 +7,13 @@ import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
 
+# What a read does about damage.
+OnCorrupt = Literal["raise", "skip", "null"]
+ON_CORRUPT = get_args(OnCorrupt)
 # So often rows are read to find the losses of a column and row group exactly.
 MOST_ATTEMPTS = 1024
 

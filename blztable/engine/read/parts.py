@@ -10,22 +10,34 @@ From the bytes up to the column:
 4. `OpenParts` opens the file, compares it with the manifest and with the type of the column, and
    returns a `Part`: the tree of blocks, with the place of every stream.
 
-Chunks are read later (`chunks.py`). Errors have no context up to item 3; every error that leaves
+Chunks are read later (`requests.py`). Errors have no context up to item 3; every error that leaves
 this file names the file, the column and the chunk.
+
+The files of a read: opened once, shared by its threads, and only a bounded number at a time. All
+reads of the process share one bound. Each read keeps an equal share of open files, but always a
+few, so very many reads exceed the bound. If the process cannot open another file, all reads drop
+their files, and the file is opened again. A file that a thread reads from at that moment stays open
+until the thread has finished, so there may be a few such rounds. There is no lock: a lock that is
+held when another thread forks stays locked in the child.
 """
 
+import errno
+import sys
+import time
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import sub
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.memory import bytes_of
-from blztable.arrow.types import is_text
+from blztable.arrow.types import bytes_of, is_text
 from blztable.block_terms import (
     CODES,
     DICTIONARY,
@@ -43,22 +55,152 @@ from blztable.columns.codecs import decimals
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.items import ByChunks
+from blztable.columns.encodings.numbers import words_to_json
 from blztable.columns.encodings.parse import Owner, parse
-from blztable.columns.encodings.words import words_to_json
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
-from blztable.engine.read.open_files import FileGoneError, OpenFiles, PartReader
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import CorruptError, LimitError
+from blztable.errors import CorruptError, LimitError, StorageError
 from blztable.format import bundle, jsontext, layout
 from blztable.format.bundle import BundleFacts, Directory
-from blztable.format.checksum import Checksum
 from blztable.format.chunk import CHUNK_HEADER, EMPTY_CHUNK, MAX_RATIO, decompress_into
-from blztable.format.header import FILE_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
+from blztable.format.header import (
+    FILE_HEADER,
+    MAX_CHUNKS,
+    MAX_LAYER_BYTES,
+    MAX_LAYERS,
+    MAX_METADATA_BYTES,
+    Checksum,
+)
 from blztable.format.line import NAN_IS_NULL, PAGES_LAYER, Statistics
 from blztable.format.metadata import BlockInfo, StreamInfo
 from blztable.format.superchunk import PartFacts, Superchunk, unpack
-from blztable.format.trailer import MAX_LAYER_BYTES, MAX_LAYERS
+from blztable.storage.store import KeyNotFound, Reader, Store
+
+if sys.platform != "win32":
+    import resource
+
+# Open files of all reads together; well below the limit of a process, which has other files too.
+MOST_OPEN = 128
+# A read keeps this many files however many reads there are, because it returns to them.
+LEAST_OPEN = 8
+# Seconds before each new attempt to open a file; about one second in total.
+PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
+_NO_MORE = {errno.EMFILE, errno.ENFILE}
+
+
+class FileGoneError(CorruptError):
+    """A file that the manifest names is not there: a shard that was taken away, for example."""
+
+
+class OpenFiles(Closing):
+    """Readers by key; the one opened first is dropped when there are too many.
+
+    A dropped reader is not closed here: a thread that still reads from it may finish. The owner
+    closes the others when its read ends. Otherwise an exception that is kept would keep the frames
+    of the read, and with them its open files.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Open nothing yet."""
+        self._store = store
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        _reads[id(self)] = self
+
+    def open(self, key: str) -> Reader:
+        """Return the reader of `key`; raise CorruptError if there is no file."""
+        reader = self._readers.get(key)
+        if reader is None:
+            try:
+                opened = self._opened(key)
+            except KeyNotFound:
+                raise FileGoneError("the file is missing") from None
+            # `setdefault` is atomic: of two threads that open one file, the second drops its own.
+            reader = self._readers.setdefault(key, opened)
+            self._drop(down_to=_share())
+        return reader
+
+    def close(self) -> None:
+        """Close all readers, once no thread reads from them; `open` opens them again."""
+        # Another read that runs out of descriptors may drop some at the same time.
+        with suppress(KeyError):
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def _opened(self, key: str) -> Reader:
+        for pause in PAUSES:
+            try:
+                return self._store.open(key)
+            except StorageError as error:
+                if error.errno not in _NO_MORE:
+                    raise
+            for files in _all_reads():
+                files._drop(down_to=0)
+            time.sleep(pause)
+        return self._store.open(key)
+
+    def _drop(self, *, down_to: int) -> None:
+        while len(self._readers) > down_to:
+            try:
+                self._readers.popitem(last=False)
+            except KeyError:
+                return  # Another thread was faster.
+
+
+class PartReader:
+    """A reader of the file of a superchunk.
+
+    A small superchunk is read once: `kept` has its bytes until its chunks are decoded.
+    """
+
+    __slots__ = ("_files", "kept", "key")
+
+    def __init__(self, files: OpenFiles, key: str) -> None:
+        """Open nothing yet."""
+        self._files = files
+        self.key = key
+        self.kept: bytes | None = None
+
+    def open(self) -> Reader:
+        """Return the reader of the file, which other threads may close at the next `open`."""
+        return self._files.open(self.key)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer at the end of the file."""
+        # Read the attribute once: another thread may set it to None meanwhile.
+        kept = self.kept
+        return self.open().read(offset, length) if kept is None else kept[offset : offset + length]
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill the buffer from `offset`; return the number of bytes read."""
+        kept = self.kept
+        if kept is None:
+            return self.open().read_into(offset, buffer)
+        data = kept[offset : offset + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+_reads: WeakValueDictionary[int, OpenFiles] = WeakValueDictionary()
+
+
+def _all_reads() -> list[OpenFiles]:
+    # `valuerefs` copies in one step; reads that begin or end would disturb a loop over the values.
+    return [files for reference in _reads.valuerefs() if (files := reference()) is not None]
+
+
+def _share() -> int:
+    """Return the number of files that one read keeps open: its share of the bound."""
+    return max(LEAST_OPEN, min(MOST_OPEN, _limit() // 4) // max(len(_reads), 1))
+
+
+def _limit() -> int:
+    """Return the number of descriptors that the process may have."""
+    if sys.platform == "win32":
+        return 4 * MOST_OPEN
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4 * MOST_OPEN if soft == resource.RLIM_INFINITY else soft
+
 
 # Each is the sum of the limits of its contents.
 MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS

@@ -9,7 +9,7 @@ phase to phase; within a phase a pool runs the tasks of all columns and row grou
    Parts that claim far more bytes than they have are decoded once and dropped, as a check.
 4. allocate the memory of each column, in one thread: memory that several threads allocate is
    returned late and reused rarely, which costs a large read some percent.
-5. fill: decode chunks to their sinks (`chunks.py`); no chunk becomes an array of its own.
+5. fill: decode chunks to their sinks (`requests.py`); no chunk becomes an array of its own.
 6. settle: encode and check the rows that were picked one by one.
 7. check: run the checks that need whole streams, for example of UTF-8 after the item ends.
 8. finish: wrap the memory as Arrow arrays. Nothing is concatenated.
@@ -25,17 +25,15 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.types import as_stored
 from blztable.columns.blocks import Decoder, Piece
-from blztable.columns.stored import as_stored
 from blztable.columns.types import decoder
 from blztable.engine.read import selection
-from blztable.engine.read.chunks import Run, joined
 from blztable.engine.read.parts import OpenParts, Part
-from blztable.engine.read.requests import PartRows, PickedRows, SpanRows
+from blztable.engine.read.requests import PartRows, PickedRows, Run, SpanRows, joined
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_memory
-from blztable.engine.run.pool import Task, batches, run
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress, Task, batches, run
 from blztable.errors import CorruptError
 
 # A part whose uncompressed size exceeds its bytes by this factor is doubted: only zstd compresses

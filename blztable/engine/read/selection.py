@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.nodes import is_nested
-from blztable.arrow.types import Portion, bitmap
-from blztable.columns.stored import as_stored, stored_type
+from blztable.arrow.types import Portion, as_stored, bitmap, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Task, run

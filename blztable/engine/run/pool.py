@@ -1,4 +1,4 @@
-"""The pool: run the tasks of a read or a write in the threads of the process.
+"""The pool: run the tasks of a read or a write in the threads of the process; report progress.
 
 Knows nothing of columns, files or tables. No other file of the engine makes a thread.
 
@@ -30,14 +30,26 @@ Fork: the child has none of these threads and makes a pool of its own.
 Blosc: while our threads call it, it uses one thread and releases the GIL. These settings are global
 for the process; the last run restores the old ones, for other users of Blosc.
 Scratch memory: each thread reuses a few buffers for short-lived bytes (`scratch`).
+
+The prefetcher: compute the next result while the caller works with the last one. A thread that asks
+for a result draws the jobs, one at a time, under the lock `_turn`. `prefetch` draws one job and
+starts it in a thread of its own; the pool runs the tasks of the job. `__next__` waits for that
+result, or computes it itself. So memory holds at most one result ahead. Exception: raised in its
+turn; it ends the results. Ctrl-C while waiting: the job continues, and the next call returns its
+result. `close` waits for the running job, never for a lock that a reader holds: the reader drops
+the jobs when it leaves. The thread that runs the job may itself call `close`. Fork: the child has
+no such thread and computes the result again.
+
+Progress: report the number of rows done by a write or a read. Any thread adds cells, in any order.
+Only the caller's thread calls the user's callback.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from typing import Generic, TypeVar
@@ -46,7 +58,51 @@ import blosc
 import numpy as np
 
 from blztable.engine.run.limits import MemoryBudget
+from blztable.errors import ClosedError
 from blztable.interrupts import DeferInterrupt
+
+# Called with the number of rows done and the number of all rows (None: not known).
+Callback = Callable[[int, int | None], object]
+
+
+class Progress:
+    """Counts cells (rows times columns) and reports them as rows."""
+
+    def __init__(
+        self, callback: Callback | None, rows: int | None, columns: int, writes: int = 1
+    ) -> None:
+        """Start at 0; each row is written so many times."""
+        self._callback = callback
+        self._rows = rows
+        self._writes = writes
+        self._columns = max(columns, 1) * writes
+        self._cells = 0.0
+        self._reported: tuple[int, int | None] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, cells: float) -> None:
+        """Add cells that are done: rows of one column."""
+        with self._lock:
+            self._cells += cells
+
+    def report(self) -> None:
+        """Call the callback if the number of rows has changed since the last call."""
+        done = int(self._cells / self._columns)
+        if self._callback is not None and (done, self._rows) != self._reported:
+            self._reported = done, self._rows
+            self._callback(done, self._rows)
+
+    def resume(self, rows: int, columns: int) -> None:
+        """Continue with a new number of columns; `rows` rows are done."""
+        with self._lock:
+            self._columns = max(columns, 1) * self._writes
+            self._cells = float(rows * max(columns, 1))
+
+    def finish(self, rows: int) -> None:
+        """Report that all rows are done."""
+        self._cells, self._rows = rows * self._columns, rows
+        self.report()
+
 
 # A call without arguments; it may return more tasks.
 Task = Callable[[], "Iterable[Task] | None"]
@@ -391,3 +447,92 @@ def scratch(nbytes: int, number: int = 0) -> memoryview:
         # `empty` does not touch memory pages: a small file uses only the pages that it fills.
         buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
     return buffer.data[:nbytes]
+
+
+class Prefetcher(Generic[T]):
+    """An iterator over the results of jobs, in their order; several threads may share it."""
+
+    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
+        self._jobs = iter(jobs)
+        # The job drawn last, until its result is returned.
+        self._job: Callable[[], T] | None = None
+        self._is_closed = False
+        self._started: Background[T] | None = None
+        self._forget_parent()
+
+    def __iter__(self) -> "Prefetcher[T]":
+        return self
+
+    def __next__(self) -> T:
+        """Return the next result; raise ClosedError after `close`, or the exception of the job."""
+        with self.exclusive():
+            self.check_open()
+            if self._job is None:
+                self._job = next(self._jobs)
+            try:
+                result = self._job() if self._started is None else self._started.result()
+            except KeyboardInterrupt:
+                raise  # The next call continues with the same job.
+            except BaseException:
+                self.check_open()
+                self._drop()
+                raise
+            self._job = self._started = None
+            return result
+
+    def prefetch(self) -> None:
+        """Start the next job in a thread of its own, unless a job is already drawn."""
+        with self.exclusive(), self._starting:
+            if self._job is None and not self._is_closed:
+                self._job = next(self._jobs, None)
+                if self._job is not None:
+                    # Refused while the interpreter shuts down: then the caller runs the job.
+                    with suppress(RuntimeError):
+                        self._started = Background(self._job)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let in one thread at a time; the last to leave drops the jobs if `close` was called."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        try:
+            with self._turn:
+                yield
+        finally:
+            if self._is_closed:
+                self._drop()
+
+    def check_open(self) -> None:
+        """Raise ClosedError after `close`."""
+        if self._is_closed:
+            raise ClosedError("the stream was closed; open a new one")
+
+    def close(self) -> None:
+        """Start no more jobs, wait for the running one, and drop all results."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        with self._starting:
+            self._is_closed = True
+        self._wait()
+        self._drop()
+
+    def _wait(self) -> None:
+        started = self._started
+        if started is not None:
+            started.wait()
+
+    def _drop(self) -> None:
+        """Drop the jobs. If another thread has the turn, it drops them when it leaves."""
+        if self._turn.acquire(blocking=False):
+            jobs, self._jobs, self._job, self._started = self._jobs, iter(()), None, None
+            self._turn.release()
+            if isinstance(jobs, Generator):
+                with suppress(ValueError):  # It is running at this moment.
+                    jobs.close()
+
+    def _forget_parent(self) -> None:
+        """Reset the state in a forked child: it has no thread, and locks may be held for ever."""
+        self._pid = os.getpid()
+        # Reentrant: a signal handler may close the prefetcher that it interrupts.
+        self._turn, self._starting = threading.RLock(), threading.RLock()
+        self._started = None

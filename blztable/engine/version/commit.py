@@ -37,7 +37,7 @@ from time import monotonic
 from typing import Self
 
 from blztable.caller import stack_level
-from blztable.engine.version import durability, in_flight, mirrors, retention, versions
+from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
@@ -229,8 +229,8 @@ class Commit:
                 # The rebase may have brought back files that a later change had replaced.
                 files.flush(staged.files(), self.base)
                 if newest.number is not None:
-                    durability.flush_base(plan.store, newest.version, staged.base)
-                durability.flush_tagged(plan.store, newest.version, head.tags)
+                    new_files.flush_base(plan.store, newest.version, staged.base)
+                new_files.flush_tagged(plan.store, newest.version, head.tags)
             lines = staged.lines()
             data = manifest.encode(head, lines)
             # Decoded as a reader would, so the version is known without reading it back.
@@ -336,7 +336,7 @@ def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head
     own_id = () if plan.commit_id is None else ((plan.commit_id, number),)
     lasting = 0
     if not plan.is_durable:
-        lasting = durability.newest(store, newest.version, newest.number)
+        lasting = new_files.newest(store, newest.version, newest.number)
     head = replace(
         staged,
         version=number,

@@ -9,17 +9,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
 from blztable.format import layout
 from blztable.format.bundle import BundleFacts
-from blztable.format.checksum import CHECKSUMS
-from blztable.format.header import FileHeader
+from blztable.format.header import CHECKSUMS, FileHeader, Trailer
 from blztable.format.superchunk import PartFacts, chunk_offsets
-from blztable.format.trailer import Trailer
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 

@@ -1,17 +1,92 @@
-"""Schema: encode and decode the Arrow schema of a table, and check its types."""
+"""Schema: encode, decode and check the Arrow schema of a table; the lines of its nodes.
 
-from collections.abc import Iterable
+Column tree: which lines of the manifest hold the nodes of which field. A field of a flat type is
+one node. A nested type has a node for each of its child fields, at every level (`arrow/nested`).
+The manifest lists the nodes of a column in pre-order. The path of a node is the path of its parent
+and an id of its own. Rows are counted by node: a root has the rows of the table, a child has its
+own.
+"""
+
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from blztable.arrow.errors import UNREADABLE, is_foreign
 from blztable.arrow.extension_names import read_plain, written
-from blztable.arrow.nested.nodes import MAX_DEPTH, Node
+from blztable.arrow.nested.nodes import MAX_DEPTH, Node, is_nested
 from blztable.arrow.nested.paths import find_in
-from blztable.arrow.types import abbreviated, depth_of, value_type
+from blztable.arrow.types import UNREADABLE, abbreviated, depth_of, is_foreign, value_type
 from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.types import is_storable
 from blztable.errors import ColumnNotFoundError, CorruptError, FormatError, SchemaError, no_column
+from blztable.format.layout import Path
+
+
+def roots_of(schema: pa.Schema, paths: Sequence[Path]) -> Sequence[int]:
+    """Return the line of each field's root, and at the end the number of lines.
+
+    They are a range if no field has a nested type. Raise CorruptError unless each field has its
+    nodes.
+    """
+    # A table may have very many columns but few types.
+    is_flat = sum(map(len, paths)) == len(paths) and not any(map(is_nested, {*schema.types}))
+    if is_flat and len(paths) == len(schema):
+        return range(len(paths) + 1)
+    roots = [line for line, path in enumerate(paths) if len(path) == 1]
+    if len(roots) != len(schema) or roots[:1] not in ([], [0]):
+        raise CorruptError(f"{len(schema)} fields, {len(roots)} columns")
+    starts = [*roots, len(paths)]
+    for field, first, stop in zip(schema, roots, starts[1:], strict=True):
+        root = Node.of(field.type)
+        if not _are_nodes(root, paths[first:stop]):
+            raise CorruptError(
+                f"column {field.name!r} has the nodes {list(paths[first:stop])}; "
+                f"its type {field.type} has {root.count}"
+            )
+    return starts
+
+
+def node_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a field for each node: of a flat type, named by its path of names."""
+    fields: list[pa.Field] = []
+    for field in schema:
+        root = Node.of(field.type)
+        names = zip(root.names(field.name), root.walk(), strict=True)
+        fields += [pa.field(name, node.flat) for name, node in names]
+    return pa.schema(fields)
+
+
+def paths_of(type_: pa.DataType, root: Path, first: int | None = None) -> list[Path]:
+    """Return the path of each node of a new column, in pre-order, given the path of its root.
+
+    The ids below the root follow its own, or begin with `first`. So no id of a table is above the
+    next one in the head.
+    """
+    if not is_nested(type_):
+        return [root]
+    return _paths_of(Node.of(type_), root, root[-1] + 1 if first is None else first)
+
+
+def _paths_of(node: Node, path: Path, first: int) -> list[Path]:
+    paths = [path]
+    for child in node.children:
+        more = _paths_of(child, (*path, first), first + 1)
+        paths += more
+        first += len(more)
+    return paths
+
+
+def _are_nodes(node: Node, paths: Sequence[Path]) -> bool:
+    """True if these are the paths of a tree: each node lies below its parent."""
+    if len(paths) != node.count or len(set(paths)) != len(paths):
+        return False
+    start = 1
+    for child in node.children:
+        below = paths[start : start + child.count]
+        if below[0][:-1] != paths[0] or not _are_nodes(child, below):
+            return False
+        start += child.count
+    return True
+
 
 # The significant decimal digits kept of the floats of a column.
 TRUNCATE_KEY = b"blz:truncate"

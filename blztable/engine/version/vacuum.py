@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from blztable.engine.version import in_flight, mirrors, retention, versions
-from blztable.engine.version.durability import flush_whole
+from blztable.engine.version.new_files import flush_whole
 from blztable.engine.version.versions import DAMAGED, LOCK_SECONDS, Version
 from blztable.errors import BusyError, CorruptError
 from blztable.format import layout

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from blztable.caller import stack_level
 from blztable.engine.version import schema
-from blztable.engine.version.column_tree import node_schema, roots_of
 from blztable.engine.version.mirrors import mirrored_number
+from blztable.engine.version.schema import node_schema, roots_of
 from blztable.errors import (
     BlzError,
     CorruptError,
@@ -32,6 +32,8 @@ from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 E = TypeVar("E", bound=BlzError)
 
 LOCK_SECONDS = 30.0
+# How often a change is made again after a conflict, and the seconds after which it is not.
+RETRIES, RETRY_SECONDS = 5, 30
 # Errors that the bytes of a file cause.
 DAMAGED = (CorruptError, FormatError, LimitError)
 # Bytes of the first read; it holds the whole head except for very wide tables.

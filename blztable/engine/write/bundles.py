@@ -29,7 +29,7 @@ from blztable.format.bundle import (
     MAX_DIRECTORY_BYTES,
     BundleFacts,
 )
-from blztable.format.checksum import Checksum
+from blztable.format.header import Checksum
 from blztable.format.metadata import BlockInfo
 from blztable.format.superchunk import pack
 from blztable.storage.store import KeyTaken, Store

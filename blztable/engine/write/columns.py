@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from blztable.arrow.types import Portion
 from blztable.engine.run.limits import MemoryBudget
-from blztable.engine.run.pool import Task, run_groups
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress, Task, run_groups
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import MOST_COLUMN_BYTES, Bundle, BundleWriter, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns

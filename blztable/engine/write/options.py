@@ -17,8 +17,8 @@ from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.version.schema import digits_of, with_digits
 from blztable.engine.write.row_groups import Expected, GroupRows
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
-from blztable.format.checksum import BY_NAME, Checksum
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
+from blztable.format.header import BY_NAME, Checksum
 from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS
 from blztable.metalayers import check_fixed

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in
+from blztable.arrow.types import as_stored, numbers_in
 from blztable.block_terms import PER_ITEM, VALUES
 from blztable.columns import paging
 from blztable.columns.blocks import Block, Stream
@@ -26,12 +26,10 @@ from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.dictionary import encode_few_items
 from blztable.columns.encodings.items import per_item
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.stored import as_stored
 from blztable.columns.types import encode, one_array
 from blztable.engine.read.parts import Part
 from blztable.engine.run.limits import MemoryBudget, check_pages
-from blztable.engine.run.pool import Task
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress, Task
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
 from blztable.engine.write.contents import BundledPart, PartsAlike
@@ -48,11 +46,10 @@ from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
 from blztable.format.bundle import page_rows_of
-from blztable.format.header import MAX_CHUNKS
+from blztable.format.header import MAX_CHUNKS, MAX_LAYER_BYTES, Layer
 from blztable.format.line import NAN_IS_NULL, NO_FILE, PAGES_LAYER, Statistics
 from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
 from blztable.format.superchunk import PartFacts, pack
-from blztable.format.trailer import MAX_LAYER_BYTES, Layer
 from blztable.storage.store import KeyTaken, Store
 
 # Smaller tasks would spend more time in Python than in compression.

@@ -16,7 +16,6 @@ import numpy as np
 from blztable.engine.read.parts import Part, chunk_at
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED
-from blztable.format.checksum import Checksum
 from blztable.format.chunk import (
     CODEC_SHIFT,
     EMPTY_CHUNK,
@@ -27,6 +26,7 @@ from blztable.format.chunk import (
     Compression,
     decompress_into,
 )
+from blztable.format.header import Checksum
 from blztable.format.metadata import BlockInfo
 
 

@@ -19,8 +19,7 @@ from itertools import pairwise, zip_longest
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.memory import numbers_in
-from blztable.arrow.types import Portion, is_view
+from blztable.arrow.types import Portion, is_view, numbers_in
 from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import changes, one_array
 from blztable.errors import SchemaError

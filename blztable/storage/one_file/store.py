@@ -36,7 +36,6 @@ from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.files import File, LocalFile
 from blztable.storage.held import HeldLock, Holder, StoreCondition
 from blztable.storage.locks import SLEEP_LONGEST
-from blztable.storage.one_file.checking import problems_around
 from blztable.storage.one_file.commits import (
     Commit,
     ValueReader,
@@ -45,11 +44,12 @@ from blztable.storage.one_file.commits import (
     is_anyones,
     is_unborn,
     keys_behind,
+    problems_around,
     whole_commits,
 )
+from blztable.storage.one_file.identity import Seen
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.records import Place
-from blztable.storage.one_file.seen import Seen
 from blztable.storage.one_file.writing import Writing, replaced
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader, Store
 

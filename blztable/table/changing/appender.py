@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from blztable.convert.categories import Orders
 from blztable.convert.source import kept
-from blztable.engine.change.column_append import ColumnwiseAppend
-from blztable.engine.change.columns import check_target
+from blztable.engine import change
 from blztable.errors import TransactionError
 from blztable.table.changing.target import Target
 
@@ -40,7 +39,7 @@ class Appender:
         self._target = target
         self._evolve = evolve
         if target is not None:
-            self._append = ColumnwiseAppend(target.change_set)
+            self._append = change.column_append.ColumnwiseAppend(target.change_set)
             # Categories of the ordered columns, from the table or from the first values appended.
             self._orders = Orders(target.categories)
         # The columns that have got values.
@@ -101,7 +100,7 @@ class Appender:
     def _check(self, name: str) -> None:
         """Raise ColumnNotFoundError for a name that is no column and makes none."""
         if self._target is not None:
-            check_target(self._target.change_set.staged, name, self._evolve)
+            change.columns.check_target(self._target.change_set.staged, name, self._evolve)
 
 
 class ColumnAppender:

@@ -6,7 +6,7 @@ Knows how the arguments of users become fields, values and frame descriptors. Wr
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,13 +19,15 @@ from blztable.convert.categories import order_of
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.frame import described, dropped, renamed
 from blztable.convert.values import values_of
-from blztable.engine.change import columns as evolving
-from blztable.engine.change import fields, retype, rows, update
-from blztable.engine.change.change_set import ChangeSet
+from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.version.schema import with_digits
 from blztable.engine.write.options import BY_COLUMN, OF_COLUMNS, Storage, check_taken, given_storage
 from blztable.table.changing.target import Target
+
+if TYPE_CHECKING:
+    from blztable.engine.change.change_set import ChangeSet
+    from blztable.engine.change.fields import Retyped
 
 
 def add(
@@ -42,19 +44,19 @@ def add(
     check_taken(storage, (*OF_COLUMNS, "nan_as_null", "objects"), "add_column")
     layers = storage.meta or {}
     own = {option: storage.given()[option] for option in BY_COLUMN if option in storage.given()}
-    struct, own_name = fields.parent_of(staged, name) or (None, name)
-    own_name, values = evolving.checked_new(own_name), None
+    struct, own_name = change.fields.parent_of(staged, name) or (None, name)
+    own_name, values = change.columns.checked_new(own_name), None
     rows_of: Callable[[int], Any]
     if isinstance(data, pc.Expression):
         data = expressions.decided(data, staged.schema)
         field = target.field_of(data).with_name(own_name)
-        rows_of = partial(update.computed, staged, data)
+        rows_of = partial(change.update.computed, staged, data)
     else:
         given = values_of(data, f"column {name!r}", target.how(storage))
         descriptor = given.descriptor
         values, field = plain_values(given.values, own_name)
         change_set.only_once |= not isinstance(values, pa.Scalar)
-        rows_of = rows.by_group(values, staged.head.row_groups, own_name)
+        rows_of = change.rows.by_group(values, staged.head.row_groups, own_name)
     field = with_digits(described(field, descriptor), storage.digits)
     if struct is not None:
         if default is not None or layers or own:
@@ -62,13 +64,13 @@ def add(
                 "default, meta and how a column is stored are for columns; a field that is left "
                 "out is null, and is stored as its column"
             )
-        fields.add_field(change_set, struct, field, rows_of, _retyping(change_set))
+        change.fields.add_field(change_set, struct, field, rows_of, _retyping(change_set))
     else:
         declared = target.default(default, field, order_of(values))
         if own:
             columns = {**(change_set.storage.columns or {}), own_name: Storage(**own)}
             change_set.keep_storage(replace(change_set.storage, columns=columns))
-        evolving.add_column(change_set, field, rows_of, declared, layers)
+        change.columns.add_column(change_set, field, rows_of, declared, layers)
 
 
 def alter(
@@ -89,7 +91,7 @@ def alter(
     if default is not no_default:
         order = target.categories(index) if dtype is None else None
         new_defaults[index] = target.default(default, field, order)
-    retype.retype(
+    change.retype.retype(
         target.change_set,
         "alter_column",
         {index: field},
@@ -102,40 +104,42 @@ def alter(
 def drop(target: Target, names: Iterable[Names]) -> None:
     """Drop columns, and fields of structs."""
     change_set = target.change_set
-    gone, found = evolving.checked_names(change_set.staged, names)
-    for index, paths in fields.by_column(found).items():
-        fields.drop_fields(change_set, index, paths, _retyping(change_set))
+    gone, found = change.columns.checked_names(change_set.staged, names)
+    for index, paths in change.fields.by_column(found).items():
+        change.fields.drop_fields(change_set, index, paths, _retyping(change_set))
     if gone or not found:
-        evolving.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
+        change.columns.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
 
 def rename(target: Target, names: Mapping[str, str]) -> None:
     """Rename columns, and fields of structs."""
     change_set = target.change_set
-    names = evolving.checked_mapping(names, "names", "old names to new names")
-    columns, found = evolving.checked_names(change_set.staged, names)
+    names = change.columns.checked_mapping(names, "names", "old names to new names")
+    columns, found = change.columns.checked_names(change_set.staged, names)
     for name in names.values():
-        evolving.checked_new(name)
+        change.columns.checked_new(name)
     by_name = {column_of(name): new for name, new in names.items()}
     new = {name: by_name.pop(name) for name in columns}
     # The names of fields, in the order in which they were found.
     others = dict(zip(found, by_name.values(), strict=True))
-    for index, paths in fields.by_column(found).items():
+    for index, paths in change.fields.by_column(found).items():
         by_path = {path: others[index, path] for path in paths}
-        fields.rename_fields(change_set, index, by_path, _retyping(change_set, by_place=True))
+        change.fields.rename_fields(
+            change_set, index, by_path, _retyping(change_set, by_place=True)
+        )
     if new or not names:
-        evolving.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
+        change.columns.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
 
 
 def reorder(target: Target, names: Iterable[str]) -> None:
     """Put some columns first."""
-    first, found = evolving.checked_names(target.staged, names)
+    first, found = change.columns.checked_names(target.staged, names)
     if found:
         raise ValueError("names must be those of columns; fields keep their order")
-    evolving.reorder_columns(target.change_set, first)
+    change.columns.reorder_columns(target.change_set, first)
 
 
-def _retyping(change_set: ChangeSet, *, by_place: bool = False) -> fields.Retyped:
+def _retyping(change_set: "ChangeSet", *, by_place: bool = False) -> "Retyped":
     """Return what gives a field another type, with the frame descriptor for it."""
 
     def retyped(field: pa.Field, type_: pa.DataType) -> tuple[pa.Field, Mapping[str, Any] | None]:

@@ -4,7 +4,7 @@ Knows how data become rows of the table's types. Writes no file.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,15 +14,14 @@ from blztable.convert.append_source import append_source
 from blztable.convert.column_type import Columns
 from blztable.convert.gateway import Reading
 from blztable.convert.source import is_repeatable
-from blztable.engine.change import columns as evolving
-from blztable.engine.change import keyed
-from blztable.engine.change import upsert as upserting
-from blztable.engine.change.defaults import declared_defaults
-from blztable.engine.change.upsert import NewRows
+from blztable.engine import change
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage, check_choice
 from blztable.errors import SchemaError
 from blztable.table.changing.target import Target
+
+if TYPE_CHECKING:
+    from blztable.engine.change.upsert import NewRows
 
 
 def upsert(
@@ -39,11 +38,11 @@ def upsert(
     with target.stored_as(storage) as how, change_set.named("upsert"):
         keys = key_columns(target, on)
         columns, new = _all_rows(target, data, keys, index, how, evolve)
-        evolving.widen(change_set, columns.schema, columns.frame)
+        change.columns.widen(change_set, columns.schema, columns.frame)
         staged = change_set.staged
-        _, appended = upserting.upsert(change_set, new)
+        _, appended = change.upsert.upsert(change_set, new)
     if appended:
-        declared = declared_defaults(staged)
+        declared = change.defaults.declared_defaults(staged)
         for number in sorted({*range(len(staged.schema))} - new.given - {*declared}):
             field = staged.schema.field(number)
             if not field.nullable:
@@ -67,13 +66,13 @@ def deduplicate(
     order = () if order_by is None else sort_keys.parsed(order_by)
     placed = sort_keys.placed(order, staged.schema, staged.store.name)
     if keys:
-        keyed.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
+        change.keyed.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
 
 
 def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:
     """Return the indices of the columns of a key."""
     names = [on] if isinstance(on, str) else list(on)
-    if not names or len({*map(evolving.checked_text, names)}) < len(names):
+    if not names or len({*map(change.columns.checked_text, names)}) < len(names):
         raise ValueError(f"on must be a column or several different ones, not {on!r:.200}")
     return [target.staged.index_of(name) for name in names]
 
@@ -85,7 +84,7 @@ def _all_rows(
     index: bool | None,
     how: Reading,
     evolve: bool,
-) -> tuple[Columns, NewRows]:
+) -> tuple[Columns, "NewRows"]:
     """Return the columns that take the rows of the data, all rows, and the columns they have."""
     spec, schema, frame = target.spec(all_filled=True), target.staged.schema, target.staged.frame
     source = append_source(data, spec, index=index, evolve=evolve, how=how)
@@ -109,7 +108,7 @@ def _all_rows(
             raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
     # Rows before a run with wider types.
     whole = [no_rows(schema), *(_widened(part, schema) for part in parts)]
-    return Columns(schema, frame), NewRows(pa.concat_tables(whole), given, keys)
+    return Columns(schema, frame), change.upsert.NewRows(pa.concat_tables(whole), given, keys)
 
 
 def _widened(part: pa.Table, schema: pa.Schema) -> pa.Table:

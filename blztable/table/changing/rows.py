@@ -5,7 +5,7 @@ Knows how data become rows and values of the table's types. Writes no file.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,20 +15,18 @@ from blztable.convert.append_source import append_source
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.source import is_repeatable
 from blztable.convert.values import Values
-from blztable.engine.change import columns as evolving
-from blztable.engine.change import compact as compacting
-from blztable.engine.change import erase as erasing
-from blztable.engine.change import repair as repairing
-from blztable.engine.change import rows
-from blztable.engine.change import update as updating
+from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.run.progress import Callback, Progress
+from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
 from blztable.table.changing.target import Target
 from blztable.table.names import checked_count
+
+if TYPE_CHECKING:
+    from blztable.engine.change.rows import RowMask
 
 
 def append(
@@ -58,7 +56,7 @@ def _append(
     with target.stored_as(storage) as how:
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
         reports = Progress(progress, source.rows, len(target.staged.columns))
-        appended = rows.append(
+        appended = change.rows.append(
             target.change_set,
             source.runs,
             reports,
@@ -70,14 +68,14 @@ def _append(
 
 
 def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
-    """Set columns in some rows."""
+    """Set columns in some change.rows."""
     change_set, staged = target.change_set, target.staged
     new_values: dict[int, Any] = {}
     with ExitStack() as stack:
         opened = stack.enter_context(OpenColumns.whole(staged))
-        masks, predicate = updating.selected(opened, where)
-        for name, value in evolving.checked_mapping(values, "values").items():
-            evolving.check_target(staged, name, evolve)
+        masks, predicate = change.update.selected(opened, where)
+        for name, value in change.columns.checked_mapping(values, "values").items():
+            change.columns.check_target(staged, name, evolve)
             new: Values | pc.Expression
             if not isinstance(value, pc.Expression):
                 new = target.given(name, value)
@@ -91,7 +89,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
                 new = expressions.decided(value, staged.schema)
             wide = None if isinstance(new, pc.Expression) else target.widened(name, new, evolve)
             if wide is not None:
-                evolving.widen(change_set, wide.schema, wide.frame)
+                change.columns.widen(change_set, wide.schema, wide.frame)
                 target = target.renewed()
             index = target.staged.index_of(name)
             is_expression = isinstance(new, pc.Expression)
@@ -99,12 +97,12 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
         if change_set.staged is not staged:
             opened = stack.enter_context(OpenColumns.whole(change_set.staged))
         coerce = target.computed(new_values)
-        updating.set_values(change_set, opened, new_values, masks, predicate, coerce)
+        change.update.set_values(change_set, opened, new_values, masks, predicate, coerce)
 
 
 def delete(target: Target, where: Any) -> None:
     """Remove the rows that meet a condition."""
-    rows.delete(target.change_set, where)
+    change.rows.delete(target.change_set, where)
 
 
 def replace_where(
@@ -118,38 +116,40 @@ def replace_where(
     """Remove the rows that meet a condition, and append rows that all meet it."""
     change_set = target.change_set
     with change_set.named("replace_where"):
-        rows.delete(change_set, where)
+        change.rows.delete(change_set, where)
         before = len(change_set.staged.head.row_groups)
         _append(target.renewed(), data, evolve, index, storage)
     new = range(before, len(change_set.staged.head.row_groups))
-    rows.check_all_match(change_set.staged, new, where)
+    change.rows.check_all_match(change_set.staged, new, where)
 
 
 def truncate(target: Target, n: int) -> None:
-    """Keep the first rows."""
-    rows.truncate(target.change_set, checked_count(n, "n"))
+    """Keep the first change.rows."""
+    change.rows.truncate(target.change_set, checked_count(n, "n"))
 
 
 def resize(target: Target, n: int) -> None:
     """Keep the first rows, or add rows with default values."""
     filling, columns = target.fillings(are_all=True), range(len(target.staged.schema))
-    rows.resize(target.change_set, checked_count(n, "n"), lambda: list(map(filling, columns)))
+    change.rows.resize(
+        target.change_set, checked_count(n, "n"), lambda: list(map(filling, columns))
+    )
 
 
 def compact(target: Target, sort_by: str | Sequence[str | tuple[str, str]] | None) -> None:
-    """Merge small row groups, or sort all rows."""
+    """Merge small row groups, or sort all change.rows."""
     order = None if sort_by is None else sort_keys.parsed(sort_by)
-    compacting.compact(target.change_set, order)
+    change.compact.compact(target.change_set, order)
 
 
 def erase(target: Target, where: Any) -> None:
     """Remove rows, and write again what has their values."""
-    erasing.erase(target.change_set, where)
+    change.erase.erase(target.change_set, where)
 
 
 def repair(target: Target, on_corrupt: str, lost: list[Loss]) -> None:
     """Write again what can be read of the damaged row groups; put what is lost into `lost`."""
-    lost[:] = repairing.repair(target.change_set, on_corrupt)
+    lost[:] = change.repair.repair(target.change_set, on_corrupt)
 
 
 def _results(
@@ -157,12 +157,12 @@ def _results(
     target: Target,
     name: str,
     expression: pc.Expression,
-    masks: Mapping[int, rows.RowMask],
+    masks: Mapping[int, "RowMask"],
 ) -> Values:
-    """Return the values of an expression in the selected rows."""
+    """Return the values of an expression in the selected change.rows."""
     field = target.field_of(expression)
     parts = [
-        updating.evaluated(opened, expression, group, mask.unpacked())
+        change.update.evaluated(opened, expression, group, mask.unpacked())
         for group, mask in masks.items()
     ]
     chunks = [chunk for part in parts for chunk in part.chunks]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,10 +27,7 @@ from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import Values, values_of
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
-from blztable.engine.change import columns as evolving
-from blztable.engine.change import rows, update
-from blztable.engine.change.change_set import ChangeSet
-from blztable.engine.change.defaults import declared_defaults
+from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
@@ -47,6 +44,10 @@ from blztable.format.metalayers import LayerKey, Layers
 from blztable.table.attributes import fixed_metalayers
 from blztable.table.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from blztable.engine.change.change_set import ChangeSet
+    from blztable.engine.change.update import Coerce
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -60,7 +61,7 @@ class Target:
         The version before the verb, to read from.
     """
 
-    change_set: ChangeSet
+    change_set: "ChangeSet"
     staged: StagedVersion
     snapshot: Snapshot
 
@@ -90,7 +91,7 @@ class Target:
         nullable; ordered categories may lack a zero, so their first one takes its place. A value
         is looked up when a row needs it: the data may have all columns.
         """
-        declared, schema = declared_defaults(self.staged), self.staged.schema
+        declared, schema = change.defaults.declared_defaults(self.staged), self.staged.schema
 
         def filling(index: int) -> pa.Scalar | None:
             if index in declared:
@@ -105,7 +106,7 @@ class Target:
                 return None
             field, order = schema.field(index), self.categories(index)
             if field.nullable or order is None:
-                return evolving.empty_of(field)
+                return change.columns.empty_of(field)
             first = pa.array([0], field.type.index_type)
             return pa.DictionaryArray.from_arrays(first, order, ordered=True)[0]
 
@@ -210,7 +211,7 @@ class Target:
         check_order(column, self.categories(index), context)
         return column
 
-    def computed(self, values: Mapping[int, Any]) -> update.Coerce:
+    def computed(self, values: Mapping[int, Any]) -> "Coerce":
         """Return what makes the results of these expressions new values of their columns."""
         given = {
             index: descriptor_of(self.field_of(value), Facts())
@@ -246,7 +247,7 @@ class Target:
         if not pa.types.is_dictionary(value.type) or not value.is_valid:
             return value
         context = f"column {self.staged.schema.field(index).name!r}"
-        one = pa.chunked_array([rows.repeated(value, 1)])
+        one = pa.chunked_array([change.rows.repeated(value, 1)])
         return one_in_order(one, self.categories(index), context)[0]
 
     def categories(self, index: int) -> pa.Array | None:
@@ -278,7 +279,7 @@ class Target:
 
     def is_free(self, index: int) -> bool:
         """True if a column holds nothing but nulls and has no declared default."""
-        return index not in declared_defaults(self.staged) and self.is_empty(index)
+        return index not in change.defaults.declared_defaults(self.staged) and self.is_empty(index)
 
     def coerced(self, index: int, given: Values, evolve: bool) -> pa.ChunkedArray:
         """Return values of the user in the type of a column."""

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from blztable.arrow.errors import REFUSALS
+from blztable.arrow.types import REFUSALS
 from blztable.errors import SchemaError, TableNotFoundError
 
 # What Hive writes for null.

@@ -4,20 +4,18 @@ Knows a snapshot and readers of it, and nothing of files.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from blztable.arrow.types import is_binary, is_text
 from blztable.engine.query.codes import has_codes
-from blztable.engine.query.salvage import ON_CORRUPT, OnCorrupt
+from blztable.engine.read.losses import ON_CORRUPT, OnCorrupt
 from blztable.engine.write.options import check_choice
 from blztable.table.batches import with_views, without_views
 from blztable.table.datasets.dataset import BlzDataset, Readable, Salvaging
+from blztable.table.names import Coded
 from blztable.table.snapshot import Snapshot
-
-# Names of columns, or those that are stored as dictionaries.
-Coded: TypeAlias = Sequence[str] | Literal["auto"] | None
 
 
 def coded(snapshot: Snapshot, positions: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Block, Piece
 from blztable.columns.codecs import text
-from blztable.columns.codecs.items import _segment
+from blztable.columns.codecs.text import _segment
 from blztable.columns.types import decoder, encode
 from blztable.errors import CorruptError, SchemaError
 from support import arrow_strategies as own

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blztable.arrow.types import compared_type
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.compute import statistics
-from blztable.columns.stored import compared_type
 from blztable.errors import CorruptError
 from blztable.format.line import Statistics
 from support import arrow_strategies as own

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from blztable.arrow.types import as_stored
 from blztable.columns.statistics.bounds import decode
-from blztable.columns.statistics.compute import statistics
-from blztable.columns.statistics.prefixes import PREFIX_BYTES
-from blztable.columns.stored import as_stored
+from blztable.columns.statistics.compute import PREFIX_BYTES, statistics
 from blztable.format.line import MAX_BOUND_BYTES, Statistics
 from support import arrow_strategies as own
 from support.bit_equality import bits

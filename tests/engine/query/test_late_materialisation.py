@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.query import windows
+from blztable.engine.query import select
 from blztable.storage.memory import MemoryStore
 from support.recording_store import Recorded
 from support.stores import write
@@ -213,8 +213,8 @@ def test_parts_are_opened_once(store):
 
 
 def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
-    monkeypatch.setattr(windows, "USUAL_PAGE_ROWS", PAGE)
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(select, "USUAL_PAGE_ROWS", PAGE)
+    monkeypatch.setattr(select, "WINDOW_BYTES", 1)
     found = streamed(store, [("few", "<", 60)], ["rest"])
     assert found["rest"].num_chunks > 2 * 2
     fronts = [key for key, offset, _ in store.reads if key.startswith("data/") and offset == 0]

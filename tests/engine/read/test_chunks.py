@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.sinks import Memory, Sink
-from blztable.engine.read import chunks as reading
-from blztable.engine.read.chunks import ByteRequest, joined, runs
+from blztable.engine.read import requests as reading
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.requests import ByteRequest, joined, runs
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError
 from blztable.storage.memory import MemoryStore
@@ -23,9 +23,9 @@ from support.stores import write
 BYTES = 400
 
 
-def stream_of(chunks):
+def stream_of(requests):
     """Return the place of a stream that is cut in chunks of these sizes."""
-    return SimpleNamespace(info=SimpleNamespace(chunks=chunks), has_chunks=True)
+    return SimpleNamespace(info=SimpleNamespace(chunks=requests), has_chunks=True)
 
 
 @st.composite
@@ -40,9 +40,9 @@ def ranges(draw, total):
 @given(
     st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
 )
-def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
-    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(chunks)))]
-    begins = np.cumsum([0, *chunks]).tolist()
+def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, requests, run_bytes):
+    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(requests)))]
+    begins = np.cumsum([0, *requests]).tolist()
     needed = [
         number
         for number, (begin, end) in enumerate(pairwise(begins))
@@ -50,7 +50,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "RUN_BYTES", run_bytes)
-        found = list(runs(SimpleNamespace(bundle=None), stream_of(chunks), requests))
+        found = list(runs(SimpleNamespace(bundle=None), stream_of(requests), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]
@@ -66,7 +66,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
 
 @pytest.fixture(scope="module")
 def opened():
-    """Open a part of 400 bytes in ten chunks, alone in its file."""
+    """Open a part of 400 bytes in ten requests, alone in its file."""
     store = MemoryStore()
     write(store, pa.table({"a": np.arange(BYTES) % 251}).cast(pa.schema({"a": pa.uint8()})),
           page_rows=8, chunk_bytes=40)  # fmt: skip

@@ -9,11 +9,9 @@ import pytest
 import blztable as blz
 from blztable.block_terms import PLAIN
 from blztable.columns.types import CODECS, decoder
-from blztable.engine.read.chunks import joined
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.open_files import OpenFiles, PartReader
-from blztable.engine.read.parts import OpenParts, open_part
-from blztable.engine.read.requests import PickedRows, SpanRows
+from blztable.engine.read.parts import OpenFiles, OpenParts, PartReader, open_part
+from blztable.engine.read.requests import PickedRows, SpanRows, joined
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError, FormatError

@@ -22,8 +22,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.run import pool
-from blztable.engine.run.pool import run, run_groups, scratch
-from blztable.engine.run.prefetch import Prefetcher
+from blztable.engine.run.pool import Prefetcher, run, run_groups, scratch
 
 SECONDS = 10
 pytestmark = pytest.mark.timeout(60)
@@ -741,7 +740,7 @@ def test_dropped_without_a_close_it_leaves_no_thread():
 
 FORK_AHEAD = """
 import os, signal, threading
-from blztable.engine.run.prefetch import Prefetcher
+from blztable.engine.run.pool import Prefetcher
 gate = threading.Event()
 ahead = Prefetcher(iter([lambda: gate.wait(9) and 1, lambda: 2]))
 ahead.prefetch()

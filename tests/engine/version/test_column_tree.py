@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine.version.column_tree import paths_of, roots_of
+from blztable.engine.version.schema import paths_of, roots_of
 from blztable.errors import CorruptError
 
 TYPES = st.recursive(

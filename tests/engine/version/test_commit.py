@@ -157,7 +157,7 @@ def test_without_the_writers_lock_an_exclusive_creation_still_loses(store):
 def test_a_writers_lock_that_is_held_too_long_is_busy_and_nothing_is_left(store, monkeypatch):
     write(store, OLD)
     before = tree(store)
-    monkeypatch.setattr("blztable.engine.version.in_flight.LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("blztable.engine.version.begin.LOCK_SECONDS", 0.01)
     with store.lock(layout.LOCK, shared=False, timeout=0), pytest.raises(BusyError):
         write(store, NEW)
     assert tree(store) == before

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.columns import write_groups
 from blztable.storage.memory import MemoryStore

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.run.progress import Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.write.column_writer import ColumnWriter
@@ -19,8 +19,7 @@ from blztable.engine.write.columns import write_groups
 from blztable.errors import CorruptError, StorageError
 from blztable.format import chunk as chunks
 from blztable.format import layout
-from blztable.format.checksum import BY_NAME
-from blztable.format.header import BLOSCPACK
+from blztable.format.header import BLOSCPACK, BY_NAME
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import MemoryStore
 from support import arrow_strategies, tamper

@@ -35,8 +35,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blztable.storage.descriptors import Descriptor
 from blztable.storage.disk import Disk
+from blztable.storage.opening import Descriptor
 from blztable.storage.store import Buffer
 
 FLUSHES = {"sync_file", "sync_directory", "sync_all"}

@@ -20,10 +20,16 @@ import blztable as blz
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.info import ArrayInfo
 from blztable.arrays.files.section import SECTION_HEADER
-from blztable.format.checksum import BY_NAME, CHECKSUMS, crc32
 from blztable.format.chunk import CHUNK_HEADER
-from blztable.format.header import ARRAY_HEADER
-from blztable.format.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
+from blztable.format.header import (
+    ARRAY_HEADER,
+    BY_NAME,
+    CHECKSUMS,
+    METALAYER_HEAD,
+    TRAILER_FOOT,
+    TRAILER_HEAD,
+    crc32,
+)
 from blztable.storage.journal import ENTRY, FOOT, FOOT_MAGIC, HEAD, HEAD_MAGIC
 from support.bloscpack_files import file_of
 from support.fuzzed.changes import WORDS, number, pieces_of

@@ -6,8 +6,8 @@ from copy import deepcopy
 import blosc
 import numpy as np
 
-from blztable.format.checksum import CHECKSUMS
 from blztable.format.chunk import Compression
+from blztable.format.header import CHECKSUMS
 from support import tamper
 from support.fuzzed.changes import bytes_in, json_text, json_value, number
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow.views import as_views
+from blztable.arrow.types import as_views
 from blztable.storage.memory import MemoryStore
 
 LEGACY = Path(__file__).parents[2] / "golden" / "legacy" / "bcolz"
