@@ -12,8 +12,8 @@ import pyarrow as pa
 from pandas.api.extensions import no_default
 
 from blztable import compat
-from blztable.arrow.extensions import plain_schema
 from blztable.compat.taken import named
+from blztable.convert.append_source import new_without_rows
 from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import Reading
 from blztable.convert.objects.tagged import checked_attrs
@@ -28,7 +28,6 @@ from blztable.engine.write.options import (
     Storage,
     check_choice,
     given_storage,
-    schema_with_digits,
 )
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
 from blztable.storage.resolve import Place, opened_at, store_at
@@ -109,19 +108,14 @@ def create(
     given = given_storage(storage, compression)
     attributes = checked_attrs(dict(given.attrs or {}))
     columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
-    contents = change.creation.Contents(
-        schema_with_digits(plain_schema(columns.schema), given),
-        (),
-        lambda rows: columns.frame,
-        columns.attrs | attributes,
-    )
     with opened_at(path, given.layout) as store, named(store):
         if mode == "x":
             check_free(store)
         version, pinned = change.creation.create(
             store,
-            contents,
+            new_without_rows(columns),
             given,
+            attributes=columns.attrs | attributes,
             replace_existing=mode == "w",
             is_durable=durability == "full",
         )

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from blztable import table
 from blztable.compat.taken import named
+from blztable.convert.append_source import new_source
 from blztable.convert.gateway import Nan, Reading
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
-from blztable.convert.stream import stream
 from blztable.engine import change
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
@@ -25,7 +25,6 @@ from blztable.engine.write.options import (
     check_choice,
     check_id,
     given_storage,
-    schema_with_digits,
 )
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
@@ -155,21 +154,14 @@ def to_blz(
 
         def create(mode: str) -> None:
             how = Reading(Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0])
-            source = stream(data, index=index, how=how, evolve=evolve)
-            contents = change.creation.Contents(
-                schema_with_digits(source.schema, given),
-                source.parts,
-                source.frame,
-                source.attrs | attributes,
-                source.rows,
-                order,
-                more=source.more,
-            )
+            source = new_source(data, index=index, evolve=evolve, how=how)
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
                 _, lock = change.creation.create(
                     store,
-                    contents,
+                    source,
                     given,
+                    attributes={**source.attrs, **attributes},
+                    sort_by=order,
                     replace_existing=mode == "w",
                     is_durable=durability == "full",
                     progress=callback,

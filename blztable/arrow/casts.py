@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from blztable.arrow.nested.casts import Cast, cast_nested, numbered, revalued
 from blztable.arrow.types import (
     REFUSALS,
+    abbreviated,
     float_limit,
     is_binary,
     is_number,
@@ -24,6 +25,7 @@ from blztable.arrow.types import (
     recoded,
     without_view,
 )
+from blztable.errors import SchemaError
 
 
 def cast_exactly(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
@@ -97,6 +99,17 @@ def misfit(
         else:
             first = middle
     return first, shown(column[first])
+
+
+def widened(
+    column: pa.ChunkedArray, type_: pa.DataType, context: str, remedy: str
+) -> pa.ChunkedArray:
+    """Return the column as a wider type; SchemaError for a value that it does not hold."""
+    wide = cast_exactly(column, type_)
+    if wide is None:
+        _, value = misfit(column, partial(cast_exactly, type_=type_))
+        raise SchemaError(f"{context}: {value} does not fit {abbreviated(type_)}; {remedy}")
+    return wide
 
 
 def shown(value: pa.Scalar) -> str:

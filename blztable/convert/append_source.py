@@ -1,11 +1,12 @@
-"""Append source: data as more rows of a table that exists, which keeps its schema or evolves.
+"""Append source: data as more rows of a table, which keeps its schema or evolves.
 
-Knows nothing of where the table is.
+A new table has no rows and the columns of its first item. Knows nothing of where the table is.
 
 Theory of operation
 -------------------
-`append_source` reads no data. It returns runs of rows with one schema each; each run is an iterator
-of parts. The writer draws the parts, in one thread at a time, in the order of the rows.
+`append_source` reads no data, and `new_source` at most one item. They return runs of rows with one
+schema each; each run is an iterator of parts. The writer draws the parts, in one thread at a time,
+in the order of the rows.
 
 1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
 2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run. For a new
@@ -25,14 +26,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from blztable.arrow.casts import repeated
+from blztable.arrow.extensions import plain_schema
 from blztable.arrow.types import Portion
-from blztable.convert.categories import Orders
+from blztable.convert.categories import Orders, with_room
 from blztable.convert.coerce import coerce_item, needs_exact_rows
+from blztable.convert.column_type import Columns
 from blztable.convert.frames.descriptor import Descriptor
+from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import AS_USUAL, Ingested, Reading
-from blztable.convert.source import Source, source
+from blztable.convert.source import Item, Source, source
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
+from blztable.errors import SchemaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +71,59 @@ def append_source(
     evolve: bool,
     how: Reading = AS_USUAL,
 ) -> "AppendSource":
-    """Return any data that `stream` takes as more rows of the table; parts raise its errors."""
+    """Return any data that `new_source` takes as more rows of the table; parts raise its errors."""
     return AppendSource(source(data, index=index, how=how), table, evolve)
+
+
+def new_source(
+    data: Any, *, index: bool | None, evolve: bool = False, how: Reading = AS_USUAL
+) -> "AppendSource":
+    """Return tabular `data`, or an iterable of tabular data, as the rows of a new table.
+
+    The first item decides the columns and the index. Later items are coerced to its types; where
+    these lack a value, they become wider. With `evolve`, later items may have other columns.
+    """
+    items = source(data, index=index, how=how)
+    if items.schema is not None:
+        spec = _spec_of_new(items.schema, items.frame(items.rows or 0))
+        return AppendSource(items, spec, evolve, is_new=True)
+    # The first item is drawn at once, because it decides what the table is.
+    first = next(items.items, None)
+    if first is None:
+        raise SchemaError(
+            f"a {type(data).__name__} without items has no columns; for a table without rows "
+            "pass a DataFrame, or a RecordBatchReader with a schema"
+        )
+    schema, frame, attrs = first[1].table.schema, first[1].frame, first[1].attrs
+    if frame is not None:
+        schema = with_room(schema, Facts.decode(frame))
+    items = Source(_and_others([first], items.items), attrs=attrs)
+    del first  # Not held while it is written.
+    return AppendSource(items, _spec_of_new(schema, frame), evolve, is_new=True)
+
+
+def new_without_rows(columns: Columns) -> "AppendSource":
+    """Return the source of a new table with these columns and without rows."""
+    schema = plain_schema(columns.schema)
+    items = Source(iter(()), 0, schema, lambda rows: columns.frame, columns.attrs)
+    return AppendSource(items, _spec_of_new(schema, columns.frame), False, is_new=True)
+
+
+def _spec_of_new(schema: pa.Schema, frame: Descriptor | None) -> TableSpec:
+    return TableSpec(schema, frame, 0, lambda index: None, lambda index: None, lambda index: True)
+
+
+def _and_others(first: list[Item], others: Iterator[Item]) -> Iterator[Item]:
+    # Not held while the next one comes.
+    yield first.pop()
+    yield from others
 
 
 class AppendSource:
     """Data to append to a table, as runs of one schema.
 
     Without `evolve` a table that exists gets a single run, and the items of a new table must have
-    the columns of the first one.
+    the columns of the first one. Items that all have the schema of a new table are not coerced.
     """
 
     def __init__(
@@ -82,15 +131,19 @@ class AppendSource:
     ) -> None:
         # Number of rows; None if it is unknown.
         self.rows = items.rows
-        # Valid after all parts were drawn: True if the data fits only after `table.rows` rows.
-        self.continues_index = False
+        # The schema of the first run.
+        self.schema = table.schema
+        self.attrs = items.attrs
         # Valid after all parts of a run were drawn: the columns that an item lacked.
         self.filled: set[int] = set()
+        self._continues_index = False
         self._items = items.items
+        self._frame_of = items.frame
+        self._is_coerced = not is_new or items.schema is None
         self._table = table
         self._evolve, self._is_new = evolve, is_new
         self._schema, self._frame = table.schema, table.frame
-        self._has_nulls = any(has_nulls(field.type) for field in table.schema)
+        self._has_nulls = not is_new and any(has_nulls(field.type) for field in table.schema)
         # The table has no categories of a column that it lacks.
         known = len(table.schema)
         self._orders = Orders(
@@ -102,6 +155,14 @@ class AppendSource:
         self._valued: set[int] = set()
         # A part that is coerced but not yielded yet: its schema decides if the run continues.
         self._next: Portion | None = None
+
+    def continues_index(self) -> bool:
+        """True if the parts drawn so far fit only after the rows of the table."""
+        return self._continues_index
+
+    def frame(self, rows: int) -> Descriptor | None:
+        """Return the frame descriptor of a new table, whose rows were drawn; this many."""
+        return self._frame if self._is_coerced else self._frame_of(rows)
 
     @property
     def runs(self) -> Iterator[SchemaRun]:
@@ -128,13 +189,13 @@ class AppendSource:
     def _advance(self) -> None:
         """Coerce the next item, to a widened schema if `evolve` is set."""
         item = next(self._items, None)
-        while item is not None and self._is_new and self._drawn and _is_nothing(item.data):
+        while item is not None and self._is_new and self._drawn and _is_nothing(item[1]):
             item = next(self._items, None)
         if item is None:
             return
-        context, data = item.context, item.data
+        context, data = item
         del item
-        table = self._coerced(data, context)
+        table = self._coerced(data, context) if self._is_coerced else data.table
         self._orders.check(table, context)
         self._drawn += data.rows
         self._next = table, data.rows
@@ -164,7 +225,7 @@ class AppendSource:
             is_new=self._is_new,
             is_empty=self._is_empty,
         )
-        self.continues_index |= needs_exact_rows(data, self._frame)
+        self._continues_index |= needs_exact_rows(data, self._frame)
         if (self._evolve or self._is_new) and len(self._valued) < len(self._schema):
             columns = enumerate(table.columns)
             self._valued |= {index for index, one in columns if one.null_count < len(one)}

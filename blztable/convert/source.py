@@ -4,8 +4,8 @@ Knows nothing of the table that the items go to. A DataFrame or an Arrow table i
 reader, a dataset or an iterator gives one item at a time, and their number is unknown.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -44,12 +44,8 @@ IN_MEMORY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item, and the context prefix of its errors."""
-
-    context: str
-    data: Ingested
+# The context prefix of the errors of one item, and the item.
+Item = tuple[str, Ingested]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,11 @@ class Source:
     items: Iterator[Item]
     # Number of rows; None if it is unknown.
     rows: int | None = None
-    # Known only for a reader, before its first batch.
+    # The schema of all items; None if each has its own.
     schema: pa.Schema | None = None
+    # Returns the frame descriptor of all items, given the number of their rows.
+    frame: Callable[[int], Descriptor | None] = lambda rows: None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> Source:
@@ -109,21 +108,24 @@ def is_repeatable(data: Any) -> bool:
 
 
 def _of_one(data: Any, index: bool | None, how: Reading) -> Source:
-    ingested = ingest(data, index=index, how=how)
-    return Source(iter([Item("the data", ingested)]), ingested.rows)
+    one = ingest(data, index=index, how=how)
+    frame, item = one.frame, ("the data", one)
+    return Source(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
 
 
 def _of_reader(reader: Any) -> Source:
     """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
-    frame = from_metadata(schema, 0)[0]
+    frame, attrs = from_metadata(schema, 0)
     batches = map(partial(_batch, schema, frame), count(), reader)
-    return Source(batches, schema=plain_schema(schema))
+    return Source(
+        batches, None, plain_schema(schema), lambda rows: from_metadata(schema, rows)[0], attrs
+    )
 
 
 def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.RecordBatch) -> Item:
     table = pa.Table.from_batches([batch], schema)
-    return Item(f"batch {number}", Ingested(table, batch.num_rows, frame, {}))
+    return f"batch {number}", Ingested(table, batch.num_rows, frame, {})
 
 
 def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
@@ -138,7 +140,7 @@ def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return Item(context, ingest(item, index=index, how=how))
+        return context, ingest(item, index=index, how=how)
     except SchemaError as error:
         raise SchemaError(f"{context}: {error}") from None
 

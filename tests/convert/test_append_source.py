@@ -380,10 +380,10 @@ def test_an_index_goes_on_where_it_stops(first, others, labels, continues_index)
     table = Table(F({"a": 0.5}, index=first))
     table.append([F({"a": 1.5}, index=other) for other in others])
     assert list(table.pandas().index) == list(labels)
-    assert table.appended.continues_index is continues_index
+    assert table.appended.continues_index() is continues_index
     if len(others) == 1:
         table = Table(F({"a": 0.5}, index=first)).append(F({"a": 1.5}, index=others[0]))
-        assert table.appended.continues_index is continues_index
+        assert table.appended.continues_index() is continues_index
 
 
 @pytest.mark.parametrize(
@@ -430,8 +430,8 @@ def test_an_index_of_columns_takes_arrow_data_that_have_them():
 
 def test_a_table_of_arrow_data_counts_as_its_rows():
     table = Table(pa.table({"a": [1, 2]}))
-    assert not table.append(F({"a": [3]})).appended.continues_index
-    assert not table.append(F({"a": [4]}, index=range(3, 4))).appended.continues_index
+    assert not table.append(F({"a": [3]})).appended.continues_index()
+    assert not table.append(F({"a": [4]}, index=range(3, 4))).appended.continues_index()
     with pytest.raises(
         SchemaError, match="the DataFrame has a stored index, the table a RangeIndex"
     ):

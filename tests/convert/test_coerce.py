@@ -9,9 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from blztable.convert.append_source import new_source
 from blztable.convert.coerce import _match
 from blztable.convert.frames.frame import to_frame
-from blztable.convert.stream import stream
 from blztable.errors import SchemaError
 from support.append_target import Table
 from support.counted_names import Counted, counted
@@ -20,15 +20,20 @@ from support.frame_strategies import rebuilt
 F = pd.DataFrame
 
 
+def first_run(given):
+    """Return the parts of a new table before it becomes wider."""
+    return list(next(given.runs).parts)
+
+
 def streamed(items, index=None) -> pa.Table:
     """Return all parts of a stream as one Arrow table."""
-    return pa.concat_tables([table for table, _ in stream(items, index=index).parts])
+    return pa.concat_tables([table for table, _ in first_run(new_source(items, index=index))])
 
 
 def frame_of(items, index=None) -> F:
     """Return all parts of a stream as one DataFrame, with the facts that a reader has."""
-    given = stream(items, index=index)
-    parts = list(given.parts)
+    given = new_source(items, index=index)
+    parts = first_run(given)
     rows = sum(rows for _, rows in parts)
     whole = rebuilt(pa.concat_tables([table for table, _ in parts]).combine_chunks())
     return to_frame(whole, rows, given.frame(rows), given.attrs)

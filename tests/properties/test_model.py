@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from blztable.arrow.types import nulls
 from blztable.engine.change import rows as row_changes
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.engine.version import versions
 from blztable.errors import ConflictError
 from blztable.storage.memory import MemoryStore
@@ -36,6 +36,7 @@ from blztable.table.transaction import Transaction
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
 from support.nested_arrays import array_of
+from support.new_tables import Stream
 from support.options import Tiny, tiny
 from support.stores import FileInMemory, Hooked, entries, files_named
 
@@ -699,8 +700,7 @@ class Machine(RuleBasedStateMachine):
             ),
             encoding=dict.fromkeys(data.draw(st.sets(st.sampled_from([*given]))), "plain"),
         )
-        contents = Contents(table.schema, [(table, rows)] if rows else [])
-        create(self.store, contents, options, replace_existing=False)[1].close()
+        create(self.store, Stream(table, rows), options, replace_existing=False)[1].close()
         columns = tuple(tuple(bits(array)) for array in given.values())
         self.models = {1: Model(tuple(given), tuple(types), columns, rows, ids=new_ids(rows))}
         self.expected = [1]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.engine.version.versions import pin
 from blztable.errors import SchemaError, TableNotFoundError
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
@@ -21,6 +21,7 @@ from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits, same, same_table
 from support.nested_arrays import TOO_DEEP
+from support.new_tables import Stream
 from support.options import tiny
 
 quick = settings(
@@ -41,8 +42,7 @@ SMALL = {"row_group_rows": 40, "page_rows": 8, "chunk_bytes": 64}
 def stored(table, rows=None, **options):
     """Return a store with the table."""
     store = MemoryStore()
-    contents = Contents(table.schema, [(table, table.num_rows if rows is None else rows)])
-    _, pinned = create(store, contents, tiny(**options), replace_existing=True)
+    _, pinned = create(store, Stream(table, rows), tiny(**options), replace_existing=True)
     pinned.close()
     return store
 
@@ -323,7 +323,7 @@ def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_written(type_):
     table = pa.table({"good": pa.array([], pa.int8()), "bad one": no_rows})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table.schema, [(table, 0)]), blz.Storage(), replace_existing=True)
+        create(store, Stream(table), blz.Storage(), replace_existing=True)
     assert store.list_names("") == []
     with pytest.raises(TableNotFoundError):
         blz.read_table(store)
@@ -363,7 +363,7 @@ def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
     table = pa.table({"good": [1, 2], "bad one": make()})
     store = MemoryStore()
     with pytest.raises(SchemaError, match="'bad one'"):
-        create(store, Contents(table.schema, [(table, 2)]), blz.Storage(), replace_existing=True)
+        create(store, Stream(table), blz.Storage(), replace_existing=True)
     assert store.list_names("meta/manifest") == []
 
 

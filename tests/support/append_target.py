@@ -4,9 +4,8 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly, repeated
-from blztable.convert.append_source import AppendSource, TableSpec, append_source
+from blztable.convert.append_source import AppendSource, TableSpec, append_source, new_source
 from blztable.convert.frames.frame import to_frame
-from blztable.convert.stream import stream
 from blztable.errors import SchemaError
 from support.frame_strategies import rebuilt
 
@@ -24,8 +23,8 @@ class Table:
     """A table as `append_source` sees it: its parts, their schema, frame facts and rows."""
 
     def __init__(self, data, **defaults) -> None:
-        first = stream(data, index=None)
-        self.parts = list(first.parts)
+        first = new_source(data, index=None)
+        self.parts = [part for run in first.runs for part in run.parts]
         self.schema, self.frame = first.schema, first.frame(self.rows)
         self.defaults = {
             self.schema.names.index(name): pa.scalar(v) for name, v in defaults.items()

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.storage.resolve import store_at
 from support import arrow_strategies as types
+from support.new_tables import Stream
 from support.options import arguments, tiny
 
 ROWS = 40
@@ -111,9 +112,8 @@ def table(kinds: list[pa.DataType], **options: Any) -> Callable[[Any], None]:
 
     def write(place: Any) -> None:
         data = of(kinds)
-        contents = Contents(data.schema, [(data, data.num_rows)])
         settings = tiny(**{"page_rows": 8, "row_group_rows": 24, **options})
-        _, pinned = create(store_at(place), contents, settings, replace_existing=True)
+        _, pinned = create(store_at(place), Stream(data), settings, replace_existing=True)
         pinned.close()
 
     return write

@@ -13,7 +13,7 @@ import pyarrow as pa
 import blztable as blz
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Keys
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.version import versions
@@ -25,6 +25,7 @@ from blztable.format.manifest import Head
 from blztable.storage.files import File, MemoryFile
 from blztable.storage.memory import MemoryStore
 from blztable.storage.one_file.store import OneFileStore
+from support.new_tables import Stream
 from support.options import tiny
 
 Hook = Callable[[str, tuple[Any, ...]], None]
@@ -190,12 +191,12 @@ def entries(store) -> set[str]:
 
 def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> int:
     """Commit a table; return the new version."""
-    contents = Contents(table.schema, [(table, table.num_rows)], attributes=attrs)
     is_durable = options.pop("durability", "full") == "full"
     version, pinned = create(
         store,
-        contents,
+        Stream(table),
         tiny(**options),
+        attributes=attrs,
         replace_existing=mode == "w",
         is_durable=is_durable,
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.columns.encodings import choose
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.write import parts
 from blztable.errors import CorruptError
@@ -18,6 +18,7 @@ from blztable.storage.memory import MemoryStore
 from golden import reader
 from support import tamper
 from support.bit_equality import bits, same_table
+from support.new_tables import Stream
 from support.options import arguments, tiny
 from support.samples import FLAGS, NUMBER_ROWS, numbers_table
 
@@ -214,9 +215,8 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
 @pytest.mark.parametrize("name", ["rising", "line"])
 def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
     store = MemoryStore()
-    contents = Contents(TABLE.select([name]).schema, [(TABLE.select([name]), NUMBER_ROWS)])
     options = tiny(page_rows=512, chunk_bytes=64)
-    create(store, contents, options, replace_existing=True)[1].close()
+    create(store, Stream(TABLE.select([name])), options, replace_existing=True)[1].close()
     assert encodings_of(store)[name] in ("delta", "lengths")
     assert blz.read_table(store).equals(TABLE.select([name]))
 

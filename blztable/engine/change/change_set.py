@@ -41,8 +41,8 @@ from blztable.engine.version.staged import (
 )
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter, writers_of
-from blztable.engine.write.columns import write_groups
+from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
+from blztable.engine.write.columns import Look, write_groups
 from blztable.engine.write.options import (
     CHECKSUM,
     KEPT,
@@ -52,6 +52,7 @@ from blztable.engine.write.options import (
 )
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
+from blztable.format import layout
 from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
 from blztable.report import Changed
@@ -62,7 +63,7 @@ class ChangeSet:
     """The changes of one transaction. The caller begins `commit` before it makes a change."""
 
     def __init__(self, commit: Commit, storage: Storage, new: StagedVersion | None = None) -> None:
-        """Begin with the version that the commit is based on, or with the rows of a new table."""
+        """Begin with the version that the commit is based on, or with a new table without rows."""
         self.commit = commit
         self.storage = storage
         # What the call that last stored rows gave in place of options of the table.
@@ -173,7 +174,8 @@ class ChangeSet:
         staged = self.staged
         writers = []
         for index in range(len(staged.schema)) if indices is None else indices:
-            columns = [staged.columns[line] for line in staged.nodes(index)]
+            lines = staged.nodes(index)
+            columns = staged.columns[lines.start : lines.stop]
             paths, numbers = [one.path for one in columns], [one.next_k for one in columns]
             writers += writers_of(staged.schema.field(index), paths, numbers)
         return writers
@@ -197,14 +199,18 @@ class ChangeSet:
         old: Old | None = None,
         *,
         is_whole: bool = False,
+        look: Look | None = None,
     ) -> tuple[NewGroups, list[StagedColumn]]:
         """Write row groups of some columns; return the row groups and the written columns.
 
         The parts of a small row group share a bundle if `is_whole`: if these are all columns.
         """
         progress = progress or Progress(None, None, len(columns))
-        bundles = BundleWriter(self.staged.store, self.staged.head.next_bundle)
-        writers = self.commit.files.record([*columns, bundles])
+        head = self.staged.head
+        bundles = BundleWriter(self.staged.store, head.next_bundle)
+        files = [(column.path, column.file_numbers) for column in columns]
+        files.append((layout.SHARED, bundles.file_numbers))
+        self.commit.files.record(files)
         written = write_groups(
             self.staged.store,
             columns,
@@ -213,9 +219,10 @@ class ChangeSet:
             progress,
             old,
             bundles if is_whole else None,
+            look,
         )
-        staged = [StagedColumn.of(column.finish(), column.next_k) for column in columns]
-        self.commit.files.finish(writers)
+        staged = list(staged_columns(columns, as_lines=not head.row_groups))
+        self.commit.files.finish(files)
         return written, staged
 
     def publish(self) -> tuple[Version, Lock] | None:
@@ -249,7 +256,7 @@ class ChangeSet:
 
     def _marked(self, staged: StagedVersion) -> StagedVersion:
         """Return the version; unless all changes are blind, it says so of the appended rows."""
-        if is_blind(change for change, _ in self._changes):
+        if is_blind([change for change, _ in self._changes]):
             return staged
         changed = tuple(CHANGED if one == APPENDED else one for one in staged.head.changed)
         return staged.with_head(changed=changed)

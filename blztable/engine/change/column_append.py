@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, misfit
+from blztable.arrow.casts import widened
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
@@ -103,8 +103,11 @@ class ColumnwiseAppend:
                 for index in [*wider, *range(len(before.schema), len(schema))]
             }
             for index, parts in rows.items():
+                field = schema.field(index)
+                context = f"column {field.name!r}, rows appended before"
                 for part in parts:
-                    columns[index].add(_cast(part, schema.field(index)), self._size)
+                    wide = widened(part, field.type, context, "give all values one type")
+                    columns[index].add(wide, self._size)
         self._staged = staged
         present = dict(enumerate(self._columns))
         self._columns = [(present | columns)[index] for index in range(len(schema))]
@@ -258,18 +261,6 @@ class _Column:
                 f"{MOST_BYTES} allowed in a row group, and row groups have {size} rows; append "
                 "whole rows with append(), or pass a smaller row_group_rows"
             )
-
-
-def _cast(rows: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Return rows in a wider type."""
-    wide = cast_exactly(rows, field.type)
-    if wide is None:
-        _, value = misfit(rows, lambda some: cast_exactly(some, field.type))
-        raise SchemaError(
-            f"column {field.name!r}: {value}, which was appended before, does not fit "
-            f"{field.type}; give all values one type"
-        )
-    return wide
 
 
 def _width(staged: StagedVersion, index: int) -> float:

@@ -6,7 +6,7 @@ Only a new column and a wider type write files; the other changes concern the ma
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -116,9 +116,18 @@ def rename_columns(
 
 
 def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
-    """Change the table to a schema with wider types, or with more columns at the end."""
+    """Change the table to a schema with wider types, or with more columns at the end.
+
+    Columns of floats keep as many digits as before.
+    """
     present = change_set.staged.schema
-    fields = list(schema)
+    if schema.equals(present, check_metadata=True):
+        return
+    kept = list(map(schemas.digits_of, present))
+    fields = [
+        schemas.with_digits(field, digits) if pa.types.is_floating(field.type) else field
+        for field, digits in zip_longest(schema, kept)
+    ]
     wider = {
         index: field
         for index, (field, old) in enumerate(zip(fields, present, strict=False))

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import Portion
@@ -20,6 +21,7 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import count_of_entries
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
@@ -101,19 +103,35 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
             change_set.add_reliance(NoJoin.of(staged))
             _join_small(change_set)
         else:
-            groups = NewGroups()
-            written: list[StagedColumn] = []
-            for indices in unsorted.batches():
-                groups, parts = change_set.write(
-                    change_set.column_writers(indices),
-                    unsorted.groups(indices, order, group_rows_of(change_set.storage)),
-                    is_whole=len(indices) == len(staged.schema),
-                )
-                written += parts
-            join = Join.of(staged, 0, len(staged.head.row_groups), groups, written)
-            change_set.add("sort", join)
+            rewrite(change_set, unsorted, order)
         # Record the order again if another commit changed the record.
         change_set.add("sort", Keys.of(change_set.staged, "properties", {SORT_BY: record}))
+
+
+def rewrite(
+    change_set: ChangeSet, unsorted: Unsorted, order: np.ndarray, progress: Progress | None = None
+) -> None:
+    """Write all rows of the staged version in this order."""
+    staged = change_set.staged
+    groups, written = write_ordered(change_set, unsorted, order, progress)
+    change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), groups, written))
+
+
+def write_ordered(
+    change_set: ChangeSet, unsorted: Unsorted, order: np.ndarray, progress: Progress | None = None
+) -> tuple[NewGroups, list[StagedColumn]]:
+    """Write rows in this order, a few columns at a time; return row groups and columns."""
+    groups = NewGroups()
+    written: list[StagedColumn] = []
+    for indices in unsorted.batches():
+        groups, parts = change_set.write(
+            change_set.column_writers(indices),
+            unsorted.groups(indices, order, group_rows_of(change_set.storage)),
+            progress,
+            is_whole=len(indices) == len(change_set.staged.schema),
+        )
+        written += parts
+    return groups, written
 
 
 def _join_small(change_set: ChangeSet) -> None:

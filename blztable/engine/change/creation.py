@@ -1,106 +1,85 @@
 """Creation: create, replace or restore a whole table. These operations rely on no version.
 
-Knows nothing of changes and rebasing.
+A new table is a staged version without rows, to which its rows are appended. Rows in memory are
+sorted before that. A stream, which may not fit in memory, is appended in its own order, and sorted
+then. Knows nothing of changes and rebasing.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import Protocol
 
 import pyarrow as pa
 
-from blztable.arrow.types import Portion
 from blztable.columns.digits import rounded
 from blztable.columns.types import has_items
-from blztable.engine.change import sorting
+from blztable.engine.change import compact, sorting
 from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.changes import Append
 from blztable.engine.change.drafts import Drafts, check_nothing_whole
-from blztable.engine.change.rows import Run, append_runs
+from blztable.engine.change.reliance import Seen
+from blztable.engine.change.rows import Run, append
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.schema import paths_of
-from blztable.engine.version.staged import (
-    NewGroups,
-    StagedVersion,
-    claims_of,
-    column_index,
-)
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
-from blztable.engine.write.bundles import BundleWriter
-from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
-from blztable.engine.write.columns import write_groups
 from blztable.engine.write.options import (
     CHECKSUM,
     Storage,
     check_columns,
-    group_rows_of,
     is_packed,
     properties_of,
+    schema_with_digits,
 )
-from blztable.engine.write.row_groups import row_groups
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
 from blztable.format import manifest
 from blztable.format.jsontext import Json
-from blztable.format.layout import Path
-from blztable.format.metalayers import FIXED, LayerKey, Layers, check
+from blztable.format.metalayers import FIXED, LayerKey, check
 from blztable.storage.store import Lock, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The contents of a new table.
+class NewTable(Protocol):
+    """The columns and rows of a new table."""
 
-    Attributes
-    ----------
-    parts : iterable
-        The rows, in order.
-    frame : callable
-        Returns the frame descriptor for a number of rows, which is known only at the end.
-    rows : int or None
-        Number of rows if they are all in memory, in one part.
-    sort_by : sequence of tuple
-        Names with directions to sort the rows by; empty to keep their order.
-    more : iterable
-        Runs of later rows that need a wider schema, drawn after `parts`.
-    """
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns before a run that widens them."""
 
-    schema: pa.Schema
-    parts: Iterable[Portion]
-    frame: Callable[[int], Mapping[str, Json] | None] = lambda rows: None
-    attributes: Mapping[str, Json] | None = None
-    rows: int | None = None
-    sort_by: Sequence[tuple[str, str]] = ()
-    more: Iterable[Run] = ()
+    @property
+    def rows(self) -> int | None:
+        """Number of rows if they are all in memory, in one part of one run; None for a stream."""
 
-    def later_runs(self) -> Iterator[Run]:
-        """Yield the runs of `more`, in which columns keep as many digits as in `schema`."""
-        kept = list(map(schemas.digits_of, self.schema))
-        for schema, frame, parts in self.more:
-            fields = [
-                schemas.with_digits(field, digits) if pa.types.is_floating(field.type) else field
-                for field, digits in zip(schema, kept, strict=False)
-            ]
-            rest = list(schema)[len(kept) :]
-            yield pa.schema([*fields, *rest], schema.metadata), frame, parts
+    @property
+    def runs(self) -> Iterable[Run]:
+        """The rows, in order."""
+
+    def frame(self, rows: int, /) -> Mapping[str, Json] | None:
+        """Return the frame descriptor for this number of rows, once they are drawn."""
 
 
 def create(
     store: Store,
-    contents: Contents,
+    new: NewTable,
     storage: Storage,
     *,
+    attributes: Mapping[str, Json] | None = None,
+    sort_by: Sequence[tuple[str, str]] = (),
     replace_existing: bool,
     is_durable: bool = True,
     progress: Callback | None = None,
     commit_id: str | None = None,
 ) -> tuple[Version, Lock]:
     """Write a table as version 1, or as the next version that replaces an existing table.
+
+    `sort_by` has names with directions to sort the rows by; empty to keep their order.
 
     Raises
     ------
@@ -111,18 +90,13 @@ def create(
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
-    schema = contents.schema
+    schema = schema_with_digits(new.schema, storage)
     schemas.check(schema)
     check_columns(storage, schema.names)
     _check_packing(schema, storage)
     storage = replace(storage, checksum=storage.checksum or CHECKSUM)
-    keys = sort_keys.placed(contents.sort_by, schema, "the data")
+    keys = sort_keys.placed(sort_by, schema, "the data")
     sorting.check(schema, keys)
-    owned = {
-        schemas.index_of(schema, name, "the data"): own.meta
-        for name, own in (storage.columns or {}).items()
-        if own.meta
-    }
     plan = Plan(
         store,
         is_durable,
@@ -134,39 +108,28 @@ def create(
         check_nothing_whole(store)
     with Commit(plan) as commit:
         _check_absent(store, commit.base, replace_existing)
-        paths = commit.files.reserve_columns(len(schema))
-        columns = [
-            writers_of(field, paths_of(field.type, path))
-            for path, field in zip(paths, schema, strict=True)
-        ]
-        writes = 2 if keys and contents.rows is None else 1
-        reports = Progress(progress, contents.rows, writes * sum(map(len, columns)))
-        next_bundle = commit.base.head.next_bundle if commit.base else 1
-        by_owner = {str(paths[index][0]): given for index, given in owned.items()}
-        layers = {
-            LayerKey(owner, FIXED, name): content
-            for owner, given in {"": storage.meta or {}, **by_owner}.items()
-            for name, content in given.items()
-        }
-        check(layers)
-        creation = _Creation(store, commit, contents, storage, reports, next_bundle, layers)
-        staged = creation.sorted(columns, keys) if keys else creation.unsorted(columns)
-        reports.finish(staged.head.rows)
-        properties = properties_of(storage)
-        if keys:
-            properties[SORT_BY] = sort_keys.to_json(keys, staged.head.columns.paths)
+        head = _head(commit, schema, storage, keys)
+        head = replace(head, attributes=dict(attributes or {}), pandas=new.frame(0))
+        columns = tuple(map(StagedColumn.without_parts, head.columns.paths))
+        empty = StagedVersion(store, head, schema, columns=columns)
+        change_set = ChangeSet(commit, storage, empty)
+        _write(change_set, new, keys, progress)
+        staged = change_set.staged
 
         def rebased(newest: Version | None) -> StagedVersion:
             _check_absent(store, newest, replace_existing)
             # Tagged versions stay, also where the newest manifest is damaged.
             known = newest or versions.latest(store)
+            head, old = staged.head, newest.head if newest else None
             return staged.with_head(
-                uuid=newest.head.uuid if newest else str(uuid.uuid4()),
-                next_column=_next_column(newest, staged.head.columns.paths),
-                properties=_kept_properties(newest) | properties,
-                commit_ids=newest.head.commit_ids if newest else (),
-                next_bundle=_next_bundle(newest, staged),
+                uuid=old.uuid if old else head.uuid,
+                next_column=max(head.next_column, old.next_column if old else 0),
+                properties=_kept_properties(newest) | dict(head.properties),
+                commit_ids=old.commit_ids if old else (),
+                next_bundle=max(head.next_bundle, old.next_bundle if old else 1),
                 tags=known.head.tags if known else {},
+                pandas=new.frame(head.rows),
+                changed=(),
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -174,120 +137,64 @@ def create(
     return published
 
 
-# The writers of the nodes of a column.
-_Nodes = Sequence[ColumnWriter]
+def _head(
+    commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Key]
+) -> manifest.Head:
+    """Return the head of a new table without rows, whose columns have ids of their own."""
+    roots = commit.files.reserve_columns(len(schema))
+    paths = [*chain.from_iterable(map(paths_of, schema.types, roots))]
+    layers = {LayerKey("", FIXED, name): one for name, one in (storage.meta or {}).items()}
+    for name, own in (storage.columns or {}).items():
+        owner = str(roots[schemas.index_of(schema, name, "the data")][0])
+        layers |= {LayerKey(owner, FIXED, key): one for key, one in (own.meta or {}).items()}
+    check(layers)
+    properties = properties_of(storage)
+    if keys:
+        properties[SORT_BY] = sort_keys.to_json(keys, paths)
+    nothing = (0,) * len(paths)
+    return manifest.Head(
+        uuid=str(uuid.uuid4()),
+        row_groups=(),
+        schema=schemas.encode(schema),
+        fields=schemas.readable(schema),
+        next_column=1 + max(chain.from_iterable(paths), default=-1),
+        properties=properties,
+        attributes={},
+        next_bundle=commit.base.head.next_bundle if commit.base else 1,
+        metalayers=layers,
+        columns=manifest.ColumnIndex(tuple(paths), (1,) * len(paths), nothing, nothing),
+    )
 
 
-@dataclass(slots=True)
-class _Creation:
-    """Writes the rows of a new table and returns them as a staged version."""
-
-    store: Store
-    commit: Commit
-    contents: Contents
-    storage: Storage
-    progress: Progress
-    # The number of the next bundle.
-    next_bundle: int
-    layers: Layers
-
-    def unsorted(self, columns: Sequence[_Nodes]) -> StagedVersion:
-        """Write all rows in their own order."""
-        groups = row_groups(self.contents.parts, group_rows_of(self.storage))
-        first = self._staged(columns, self._write(columns, groups))
-        change_set = ChangeSet(self.commit, self.storage, first)
-        # The progress of a sort counts each row twice.
-        progress = Progress(None, None, 1) if self.contents.sort_by else self.progress
-        append_runs(change_set, self.contents.later_runs(), progress, first.head.rows)
-        return change_set.staged
-
-    def sorted(self, columns: Sequence[_Nodes], keys: Sequence[Key]) -> StagedVersion:
-        """Write all rows in the order of the keys, a few columns at a time.
-
-        A stream is first written in its own order, because it may not fit in memory.
-        """
-        contents, group_rows = self.contents, group_rows_of(self.storage)
-        if contents.rows is None:
-            staged = self.unsorted(columns)
-            unsorted = Unsorted.of_version(staged)
-            order = unsorted.order(keys)
-            if order is None:
-                return staged
-            change_set = ChangeSet(self.commit, self.storage, staged)
-            columns = [change_set.column_writers([index]) for index in range(len(staged.schema))]
-            self.next_bundle = staged.head.next_bundle
-            # Later rows may have made the schema wider.
-            frame = staged.head.pandas
-            self.contents = replace(contents, schema=staged.schema, frame=lambda rows: frame)
-        else:
-            parts = list(contents.parts)
-            [(table, _)] = parts
-            # Rows are sorted by the values that are stored.
-            unsorted = Unsorted.of_table(_rounded(table, contents.schema))
-            order = unsorted.order(keys)
-            if order is None:
-                return self._staged(columns, self._write(columns, row_groups(parts, group_rows)))
-        written = NewGroups()
-        for indices in unsorted.batches():
-            groups = unsorted.groups(indices, order, group_rows)
-            written = self._write([columns[index] for index in indices], groups)
-        return self._staged(columns, written)
-
-    def _write(self, columns: Sequence[_Nodes], groups: Iterable[Portion]) -> NewGroups:
-        """Write row groups; small ones as bundles, if these are all columns."""
-        bundles = BundleWriter(self.store, self.next_bundle)
-        nodes = list(chain.from_iterable(columns))
-        self.commit.files.record([*nodes, bundles])
-        is_whole = len(columns) == len(self.contents.schema)
-        drafts = None
-        is_new = self.commit.base is None
-        if self.store.has_one_writer and is_new and not self.contents.sort_by:
-            head = replace(
-                self._head(NewGroups()),
-                uuid=str(uuid.uuid4()),
-                properties=properties_of(self.storage),
-                next_column=_next_column(None, [node.path for node in nodes]),
-            )
-            drafts = Drafts(self.store, head)
-        written = write_groups(
-            self.store,
-            nodes,
-            groups,
-            self.storage,
-            self.progress,
-            bundles=bundles if is_whole else None,
-            look=None if drafts is None else drafts.look,
-        )
-        if drafts is not None:
+def _write(
+    change_set: ChangeSet, new: NewTable, keys: Sequence[Key], callback: Callback | None
+) -> None:
+    """Append the rows of a new table in the order of the keys, or in their own order."""
+    empty, runs, order = change_set.staged, new.runs, None
+    is_sorted_later = bool(keys) and new.rows is None
+    columns = len(empty.columns)
+    progress = Progress(callback, new.rows, columns, writes=2 if is_sorted_later else 1)
+    if keys and new.rows is not None:
+        [(schema, frame, parts)] = ((*run[:2], list(run[2])) for run in runs)
+        # Rows are sorted by the values that are stored.
+        unsorted = Unsorted.of_table(_rounded(parts[0][0], empty.schema))
+        order, runs = unsorted.order(keys), [(schema, frame, parts)]
+    if order is not None:
+        groups, written = compact.write_ordered(change_set, unsorted, order, progress)
+        change_set.add("sort", Append(Seen.columns_of(empty), groups, written))
+    else:
+        store, drafts = empty.store, None
+        if store.has_one_writer and change_set.commit.base is None and not keys:
+            drafts = Drafts(store, empty.head)
+        append(change_set, runs, progress, look=drafts.look if drafts else None)
+        if drafts:
             drafts.remove()
-        self.next_bundle = max([self.next_bundle, *(k + 1 for k in bundles.file_numbers)])
-        return written
-
-    def _staged(self, columns: Sequence[_Nodes], written: NewGroups) -> StagedVersion:
-        """Return the written columns as a staged version, which can be read."""
-        schema = self.contents.schema
-        nodes = chain.from_iterable(columns)
-        staged = tuple(staged_columns(nodes))
-        head = replace(
-            self._head(written),
-            columns=column_index(staged),
-            claims=claims_of(staged),
-        )
-        return StagedVersion(self.store, head, schema, columns=staged)
-
-    def _head(self, written: NewGroups) -> manifest.Head:
-        """Return the head of a version with these row groups, without what columns tell."""
-        schema, rows = self.contents.schema, written.rows
-        return manifest.Head(
-            row_groups=tuple(rows),
-            schema=schemas.encode(schema),
-            fields=schemas.readable(schema),
-            attributes=dict(self.contents.attributes or {}),
-            pandas=self.contents.frame(sum(rows)),
-            metalayers=self.layers,
-            bundles=tuple(written.bundles) if any(written.bundles) else (),
-            next_bundle=self.next_bundle,
-        )
+    if is_sorted_later:
+        unsorted = Unsorted.of_version(change_set.staged)
+        order = unsorted.order(keys)
+        if order is not None:
+            compact.rewrite(change_set, unsorted, order, progress)
+    progress.finish(change_set.staged.head.rows)
 
 
 def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
@@ -351,12 +258,3 @@ def _kept_properties(newest: Version | None) -> dict[str, Json]:
     """Return the properties that a replacement keeps: the retention settings."""
     properties = newest.head.properties if newest else {}
     return {name: value for name, value in properties.items() if name.startswith("keep_")}
-
-
-def _next_bundle(newest: Version | None, staged: Version) -> int:
-    return max(newest.head.next_bundle if newest else 1, staged.head.next_bundle)
-
-
-def _next_column(newest: Version | None, paths: Sequence[Path]) -> int:
-    before = newest.head.next_column if newest else 0
-    return max([before, *(max(path) + 1 for path in paths)])

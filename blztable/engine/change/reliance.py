@@ -35,7 +35,7 @@ from blztable.format.layout import Path
 from blztable.format.line import ColumnParts
 
 AGAIN = "open the table again and repeat the change"
-# True if a row of the row groups with these indices is one of the rows meant.
+# True if a row of the row groups with these indices is one of the rows looked for.
 Predicate = Callable[[StagedVersion, Sequence[int]], bool]
 # The line of a column in the base version, which is not parsed before it has to be; or the numbers
 # of its files in the row groups.

@@ -26,8 +26,9 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
-from blztable.engine.run.pool import Callback, Progress
+from blztable.engine.run.pool import Progress
 from blztable.engine.version.staged import StagedVersion
+from blztable.engine.write.columns import Look
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
@@ -48,43 +49,32 @@ MOST_STORED = 1 << 24
 def append(
     change_set: ChangeSet,
     runs: Iterable[Run],
+    progress: Progress | None = None,
     *,
-    continues_index: Callable[[], bool] = lambda: False,
-    filled: Callable[[], Iterable[int]] = tuple,
-    rows: int | None = None,
-    progress: Callback | None = None,
-) -> None:
-    """Append rows; a run with wider or more columns first changes the columns of the table."""
-    reports = Progress(progress, rows, len(change_set.staged.columns))
-    done = append_runs(change_set, runs, reports, continues_index=continues_index, filled=filled)
-    reports.finish(done)
-
-
-def append_runs(
-    change_set: ChangeSet,
-    runs: Iterable[Run],
-    reports: Progress,
-    done: int = 0,
-    *,
-    continues_index: Callable[[], bool] = lambda: False,
-    filled: Callable[[], Iterable[int]] = tuple,
+    continues_index: Callable[[], bool] = bool,
+    filled: Iterable[int] = (),
+    look: Look | None = None,
 ) -> int:
-    """Append the rows of each run; return their number, added to the rows `done` before.
+    """Append rows, and return their number.
 
-    Once the rows of a run are drawn, `filled` returns the columns that the data lacked, which got
-    defaults, and `continues_index` whether the index of the rows continues the table's.
+    A run with wider or more columns first changes the columns of the table.
+
+    Once the rows of a run are drawn, `filled` has the columns that the data lacked, which got
+    defaults, and `continues_index` returns whether the index of the rows continues the table's.
+    `look` is called while the first run is written.
     """
+    progress, done = progress or Progress(None, None, 1), 0
     for schema, frame, portions in runs:
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged
         columns = change_set.column_writers()
-        reports.resume(done, len(columns))
+        progress.resume(done, len(columns))
         groups = row_groups(portions, group_rows_of(change_set.storage))
-        written, parts = change_set.write(columns, groups, reports, is_whole=True)
-        done += sum(written.rows)
+        written, parts = change_set.write(columns, groups, progress, is_whole=True, look=look)
+        done, look = done + sum(written.rows), None
         if written.rows:
-            seen = Seen.columns_of(staged).and_defaults(staged, filled())
+            seen = Seen.columns_of(staged).and_defaults(staged, filled)
             change_set.add("append", Append(seen, written, parts, continues_index()))
             change_set.count(appended=sum(written.rows))
     return done
@@ -95,8 +85,8 @@ def delete(change_set: ChangeSet, where: object) -> int:
     staged = change_set.staged
     with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
-        meant = reliance.any_where(staged, where)
-        return keep(change_set, "delete", lambda group: condition.rows(group).others(), meant)
+        predicate = reliance.any_where(staged, where)
+        return keep(change_set, "delete", lambda group: condition.rows(group).others(), predicate)
 
 
 def truncate(change_set: ChangeSet, rows: int) -> None:
@@ -173,11 +163,11 @@ def keep(
     change_set: ChangeSet,
     operation: str,
     kept: Callable[[int], "RowMask"],
-    meant: Predicate | None = None,
+    predicate: Predicate | None = None,
 ) -> int:
     """Keep the rows of each row group that `kept` selects; return the number of removed rows.
 
-    `meant` is the predicate of the rows that go; None if all row groups decide which rows these
+    `predicate` is the predicate of the rows that go; None if all row groups decide which rows these
     are, by their places.
     """
     fewer: dict[int, RowMask] = {}
@@ -185,19 +175,19 @@ def keep(
         selected = kept(group)
         if not selected.is_all:
             fewer[group] = selected
-    return remove(change_set, operation, fewer, meant)
+    return remove(change_set, operation, fewer, predicate)
 
 
 def remove(
     change_set: ChangeSet,
     operation: str,
     fewer: Mapping[int, "RowMask"],
-    meant: Predicate | None,
+    predicate: Predicate | None,
 ) -> int:
-    """Keep only the selected rows of some row groups; `meant` and the result as of `keep`."""
+    """Keep only the selected rows of some row groups; `predicate` and the result as of `keep`."""
     staged = change_set.staged
     groups = staged.head.row_groups
-    touched = None if meant is None else Touched.of(staged, list(fewer), meant)
+    touched = None if predicate is None else Touched.of(staged, list(fewer), predicate)
     if not fewer:
         nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
         change_set.add_reliance(nothing)

@@ -37,8 +37,8 @@ def selected(opened: OpenColumns, where: object) -> tuple[dict[int, RowMask], Pr
     """Return the rows that meet a condition, by row group, and the predicate of these rows."""
     staged = opened.version
     assert isinstance(staged, StagedVersion)
-    meant = reliance.any_row if where is None else reliance.any_where(staged, where)
-    return dict(_selected(opened, where)), meant
+    predicate = reliance.any_row if where is None else reliance.any_where(staged, where)
+    return dict(_selected(opened, where)), predicate
 
 
 def set_values(
@@ -46,12 +46,12 @@ def set_values(
     opened: OpenColumns,
     values: Mapping[int, Values],
     selected_rows: Mapping[int, RowMask],
-    meant: Predicate,
+    predicate: Predicate,
     coerce: Coerce | None = None,
 ) -> int:
     """Set values in the selected rows of each row group; return the number of these rows.
 
-    `meant` is the predicate of the selected rows; `coerce` is needed for expressions.
+    `predicate` is the predicate of the selected rows; `coerce` is needed for expressions.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def set_values(
     if not values:
         return 0
     indices, groups = list(values), list(selected_rows)
-    touched = Touched.of(staged, groups, meant)
+    touched = Touched.of(staged, groups, predicate)
     if not rows:
         change_set.add_reliance(NoRewrite(touched))
         return 0

@@ -152,7 +152,7 @@ def _append(
     table = pa.Table.from_arrays(columns, names=list(map(str, range(len(columns)))))
     staged, lacking = change_set.staged, {*range(len(columns))} - new.given
     run = (staged.schema, staged.head.pandas, [(table, len(places))])
-    append(change_set, [run], filled=lambda: lacking if len(rest) else (), rows=len(places))
+    append(change_set, [run], filled=lacking if len(rest) else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ A read or a write is a chain of iterators. Each one draws from the one before it
 needs another task:
 
     iterator                                          thread
-    user's iterator, convert/stream.py, row_groups    caller's thread, no lock held
+    user's iterator, convert/, row_groups             caller's thread, no lock held
     tasks of one row group (write), of a read         any thread, under the lock of the run
     a task: encode, compress, decode, file access     any thread, no lock held
     after_task: the user's progress callback          caller's thread, no lock held
@@ -68,11 +68,14 @@ Callback = Callable[[int, int | None], object]
 class Progress:
     """Counts cells (rows times columns) and reports them as rows."""
 
-    def __init__(self, callback: Callback | None, rows: int | None, columns: int) -> None:
-        """Start at 0."""
+    def __init__(
+        self, callback: Callback | None, rows: int | None, columns: int, writes: int = 1
+    ) -> None:
+        """Start at 0; each row is written so many times."""
         self._callback = callback
         self._rows = rows
-        self._columns = max(columns, 1)
+        self._writes = writes
+        self._columns = max(columns, 1) * writes
         self._cells = 0.0
         self._reported: tuple[int, int | None] | None = None
         self._lock = threading.Lock()
@@ -92,8 +95,8 @@ class Progress:
     def resume(self, rows: int, columns: int) -> None:
         """Continue with a new number of columns; `rows` rows are done."""
         with self._lock:
-            self._columns = max(columns, 1)
-            self._cells = float(rows * self._columns)
+            self._columns = max(columns, 1) * self._writes
+            self._cells = float(rows * max(columns, 1))
 
     def finish(self, rows: int) -> None:
         """Report that all rows are done."""

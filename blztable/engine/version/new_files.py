@@ -12,10 +12,8 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from time import monotonic
-from typing import Protocol
 
 from blztable.engine.version import versions
 from blztable.engine.version.versions import DAMAGED, Version
@@ -121,28 +119,8 @@ _log = logging.getLogger(__name__)
 Files = Mapping[Path, Collection[int]]
 
 
-class Writer(Protocol):
-    """Something that writes the files of one column."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the column."""
-
-    @property
-    def file_numbers(self) -> list[int]:
-        """Numbers of the files written so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The files that a writer has written. It takes less memory than the writer."""
-
-    path: Path
-    file_numbers: list[int]
-
-
-# The writers of one write: a list that `finish` shortens.
-Writers = list[Writer]
+# The path of each column that a write has files of, and the numbers of the files so far.
+Written = list[tuple[Path, list[int]]]
 
 
 class NewFiles:
@@ -152,25 +130,23 @@ class NewFiles:
         """Begin without files; `next_column` is the lowest id that a new column may get."""
         self._store = store
         self._next_column = next_column
-        # The writers know their files: Ctrl-C may come between writing a file and recording it.
-        self._writes: list[Writers] = []
+        self._writes: list[Written] = []
         self._reserved: list[Path] = []
         self._flushed: set[tuple[Path, int]] = set()
         self._pid = os.getpid()
 
-    def record(self, writers: Iterable[Writer]) -> Writers:
-        """Record writers before they write, so that their files are flushed or removed.
+    def record(self, written: Written) -> None:
+        """Record a write before it begins, so that its files are flushed or removed.
 
-        Pass the result to `finish` after they have written.
+        The writers add the numbers: Ctrl-C may come between writing a file and recording it. Pass
+        the list to `finish` after they have written.
         """
-        self._writes.append(list(writers))
-        return self._writes[-1]
+        self._writes.append(written)
 
-    def finish(self, writers: Writers) -> None:
-        """Keep only the files of writers that write no more; a transaction may have thousands."""
-        numbers = [(one.path, one.file_numbers) for one in writers]
+    def finish(self, written: Written) -> None:
+        """Keep only the columns with files; a transaction may have thousands of writes."""
         # One step: Ctrl-C may come before or after it.
-        writers[:] = [Written(path, of_path) for path, of_path in numbers if of_path]
+        written[:] = [one for one in written if one[1]]
 
     def reserve_columns(self, count: int) -> list[Path]:
         """Reserve the next unused column ids, one after the other; return the paths.
@@ -259,7 +235,7 @@ class NewFiles:
         self._discard(files, [path for path in self._reserved if path[0] not in columns])
 
     @property
-    def _all(self) -> Iterable[Writer]:
+    def _all(self) -> Iterable[tuple[Path, list[int]]]:
         return chain.from_iterable(self._writes)
 
     def _discard(self, files: Sequence[tuple[Path, int]], columns: Sequence[Path]) -> None:
@@ -284,14 +260,14 @@ def remove_column(store: Store, prefix: str) -> None:
     store.delete([prefix])
 
 
-def _files(writers: Iterable[Writer]) -> list[tuple[Path, int]]:
-    """Return the path and number of each file that these writers have written."""
-    return [(writer.path, k) for writer in writers for k in writer.file_numbers]
+def _files(written: Iterable[tuple[Path, list[int]]]) -> list[tuple[Path, int]]:
+    """Return the path and number of each file."""
+    return [(path, k) for path, numbers in written for k in numbers]
 
 
-def _nodes(writers: Sequence[Writer], reserved: Sequence[Path]) -> list[Path]:
+def _nodes(written: Written, reserved: Sequence[Path]) -> list[Path]:
     """Return the paths of nodes with reserved ids in columns that exist, parents first."""
     ids = {path[0] for path in reserved}
     # A bundle has no path.
-    paths = {one.path for one in writers if one.path}
+    paths = {path for path, _ in written if path}
     return sorted(path for path in paths if path[-1] in ids and path[0] not in ids)

@@ -61,6 +61,8 @@ def paths_of(type_: pa.DataType, root: Path, first: int | None = None) -> list[P
     The ids below the root follow its own, or begin with `first`. So no id of a table is above the
     next one in the head.
     """
+    if not is_nested(type_):
+        return [root]
     return _paths_of(Node.of(type_), root, root[-1] + 1 if first is None else first)
 
 

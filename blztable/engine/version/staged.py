@@ -20,7 +20,14 @@ from blztable.format import deletions, layout
 from blztable.format.bundle import BundleFacts, Bundles
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import NO_FILE, ColumnParts, appended, file_numbers
+from blztable.format.line import (
+    NO_FILE,
+    ColumnParts,
+    FactArrays,
+    Statistics,
+    appended,
+    file_numbers,
+)
 from blztable.format.manifest import ColumnIndex, Head
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
@@ -30,6 +37,8 @@ DEFAULTS = "defaults"
 # In `changed` of a staged head, the version that is not published yet: as a blind append, which
 # becomes 0, and otherwise. Any number of a version is less.
 APPENDED, CHANGED = 1 << 62, 1 << 63
+# The facts, streams and statistics of no parts.
+_NOTHING = FactArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
 # What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
 RowGroup = tuple[int | bytes, ...]
 
@@ -61,6 +70,11 @@ class StagedColumn:
         """Return a column with new parts."""
         claims = frozenset(parts.claims)
         return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, claims)
+
+    @classmethod
+    def without_parts(cls, path: Path) -> Self:
+        """Return a column of a new table without rows."""
+        return cls(path, 1, 0, 0, ColumnParts(path, (), *_NOTHING), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +236,9 @@ class StagedVersion(Version):
         column go with it.
         """
         schema = self.schema if schema is None else schema
-        if PANDAS_KEY in (schema.metadata or {}):
+        # All rows of a new table are those that the key was written with.
+        is_new = self.base is None and schema is self.schema
+        if not is_new and PANDAS_KEY in (schema.metadata or {}):
             metadata = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
             schema = schema.with_metadata(metadata or None)
         if not schema.equals(self.schema, check_metadata=True):
@@ -233,7 +249,11 @@ class StagedVersion(Version):
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
         fields["claims"] = claims_of(columns)
         head = replace(self.head, columns=column_index(columns), **fields)
-        staged = StagedVersion(self.store, head, schema, columns=tuple(columns), base=self.base)
+        is_same = schema is self.schema and head.columns.paths == self.head.columns.paths
+        roots = self._roots if is_same else ()
+        staged = StagedVersion(
+            self.store, head, schema, columns=tuple(columns), base=self.base, _roots=roots
+        )
         # Row groups that come or go take their bundles with them.
         may_be_empty = head.bundles and "bundles" not in fields
         return staged._without_empty_bundles() if may_be_empty else staged
@@ -266,7 +286,12 @@ class StagedVersion(Version):
         versions = (*self.head.all_changed, *(changed or [CHANGED] * len(new.rows)))
         rows, bundles = (*self.head.row_groups, *new.rows), (*self._bundles, *new.bundles)
         assert len(written) == len(self.columns)
-        if order == range(len(rows)):
+        if not self.head.row_groups and order == range(len(rows)):
+            columns = [
+                now if now.next_k >= before.next_k else replace(now, next_k=before.next_k)
+                for now, before in zip(written, self.columns, strict=True)
+            ]
+        elif order == range(len(rows)):
             lines = self.lines()
             columns = [
                 self._appended(index, parts, line)
@@ -281,7 +306,7 @@ class StagedVersion(Version):
             row_groups=tuple(rows[index] for index in order),
             changed=tuple(versions[index] for index in order),
             bundles=kept if any(kept) else (),
-            deleted=deletions.tidy(deleted[index] for index in order),
+            deleted=deletions.tidy([deleted[index] for index in order]),
             next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
 
@@ -334,11 +359,10 @@ class StagedVersion(Version):
 
     def _appended(self, index: int, written: StagedColumn, line: bytes) -> StagedColumn:
         """Return the column at this index, whose line is given, with the written parts behind."""
-        assert isinstance(written.parts, ColumnParts)
         mine, groups = self.columns[index], len(self.head.row_groups)
-        text = appended(line, written.parts.encode(like=line), groups)
+        text = appended(line, _parts_of(written).encode(like=line), groups)
         if text is None:
-            return self._arranged(index, written, range(groups + len(written.parts.k)))
+            return self._arranged(index, written, range(groups + len(_parts_of(written).k)))
         return StagedColumn(
             mine.path,
             max(mine.next_k, written.next_k),
@@ -350,9 +374,16 @@ class StagedVersion(Version):
 
     def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
         """Return the node in this line; `order` arranges its parts and the written ones."""
-        assert isinstance(written.parts, ColumnParts)
-        parts = self.line_parts(line).arranged(written.parts, order)
+        parts = self.line_parts(line).arranged(_parts_of(written), order)
         return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
+
+
+def _parts_of(written: StagedColumn) -> ColumnParts:
+    """Return the parts of a written column; a line has one."""
+    if isinstance(written.parts, bytes):
+        return ColumnParts.decode(written.parts, written.path, 1)
+    assert isinstance(written.parts, ColumnParts)
+    return written.parts
 
 
 def claims_of(columns: Iterable[StagedColumn]) -> frozenset[str]:

@@ -52,18 +52,20 @@ class Version:
     store: Store
     head: manifest.Head
     schema: pa.Schema
-    # The line of each field's root, and at the end the number of lines.
-    _roots: Sequence[int] = field(init=False, repr=False)
     # The schema of the nodes, once it is made.
     _nodes: list[pa.Schema] = field(default_factory=list, init=False, repr=False)
     _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
     # Lines as bytes: those that were read, also together with an earlier one, and those that this
     # process has just published. They are compared, and take few bytes beside decoded ones.
     _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
+    # The line of each field's root, and at the end the number of lines; of another version with the
+    # same columns, because it takes long for very many.
+    _roots: Sequence[int] = field(default=(), repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
-        object.__setattr__(self, "_roots", roots_of(self.schema, self.head.columns.paths))
+        if not self._roots:
+            object.__setattr__(self, "_roots", roots_of(self.schema, self.head.columns.paths))
 
     @property
     def is_flat(self) -> bool:

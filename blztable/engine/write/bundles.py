@@ -30,7 +30,6 @@ from blztable.format.bundle import (
     BundleFacts,
 )
 from blztable.format.header import Checksum
-from blztable.format.layout import Path
 from blztable.format.metadata import BlockInfo
 from blztable.format.superchunk import pack
 from blztable.storage.store import KeyTaken, Store
@@ -61,17 +60,12 @@ class BundleWriter:
     first_k: int
     file_numbers: list[int] = field(default_factory=list)
 
-    @property
-    def path(self) -> Path:
-        """The path of the bundles."""
-        return layout.SHARED
-
     def put(self, pieces: Sequence[bytes]) -> int:
         """Store a bundle under the first number that is free; return the number."""
         k = max([self.first_k, *(number + 1 for number in self.file_numbers)])
         while k <= layout.MAX_ID:
             try:
-                self.store.put_new(layout.part(self.path, k), pieces)
+                self.store.put_new(layout.part(layout.SHARED, k), pieces)
             except KeyTaken:
                 k += 1  # Another writer uses that number.
             else:

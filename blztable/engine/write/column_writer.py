@@ -54,15 +54,12 @@ class ColumnWriter:
     has_bounds: bool = True
     parts: dict[int, WrittenPart] = field(default_factory=dict)
     numbers: Iterator[int] = field(init=False)
+    # Numbers of the files written so far.
+    file_numbers: list[int] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Begin to count file numbers."""
         self.numbers = count(self.first_k)
-
-    @property
-    def file_numbers(self) -> list[int]:
-        """Numbers of the files written so far."""
-        return [part.k for part in self.parts.values() if part.k]
 
     @property
     def next_k(self) -> int:
@@ -99,13 +96,17 @@ class ColumnWriter:
         )
 
 
-def staged_columns(writers: Iterable[ColumnWriter]) -> Iterator[StagedColumn]:
-    """Yield the new columns of a version; the lines of those that are alike share a template."""
+def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterator[StagedColumn]:
+    """Yield the written columns.
+
+    With `as_lines`, for rows that come first in their table, alike columns are lines, which share a
+    template.
+    """
     # By what alike columns have in common: the first of them, and a template for the others.
     known: dict[object, ColumnParts | LineTemplate] = {}
     for writer in writers:
         part = writer.parts[0] if len(writer.parts) == 1 else None
-        if part is None or not part.at or writer.is_child:
+        if part is None or not (part.at and as_lines) or writer.is_child:
             yield StagedColumn.of(writer.finish(), writer.next_k)
             continue
         key = part.facts.rows, part.facts.page_rows, tuple(part.sizes.items()), part.claims

@@ -308,6 +308,7 @@ class PartWriter:
             except KeyTaken:
                 self._k = next(self._column.numbers)  # Another writer uses that number.
             else:
+                self._column.file_numbers.append(self._k)
                 break
 
     def _placed(self, rows: int, page_rows: int, at: Sequence[int], cbytes: Sequence[int]) -> None:

@@ -4,12 +4,11 @@ Knows how data become rows of the table's types. Writes no file.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, misfit
+from blztable.arrow.casts import widened
 from blztable.arrow.types import no_rows
 from blztable.convert.append_source import append_source
 from blztable.convert.column_type import Columns
@@ -113,18 +112,16 @@ def _all_rows(
 
 
 def _widened(part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in wider types; SchemaError for a value that the wider type does not hold."""
+    """Return the rows of an item in the types of later ones."""
     if part.schema.equals(schema, check_metadata=True):
         return part
-    columns = []
-    for column, field in zip(part.columns, schema, strict=True):
-        cast = partial(cast_exactly, type_=field.type)
-        wide = cast(column)
-        if wide is None:
-            row, value = misfit(column, cast)
-            raise SchemaError(
-                f"column {field.name!r}: row {row} is {value}, which {field.type}, the type of "
-                "later items, does not hold; give the column one type in all items"
-            )
-        columns.append(wide)
+    columns = [
+        widened(
+            column,
+            field.type,
+            f"column {field.name!r}, an item before one of {field.type}",
+            "give the column one type in all items",
+        )
+        for column, field in zip(part.columns, schema, strict=True)
+    ]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -19,7 +19,7 @@ from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
-from blztable.engine.run.pool import Callback
+from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
 from blztable.table.changing.target import Target
@@ -55,15 +55,16 @@ def _append(
     target.change_set.only_once |= not is_repeatable(data)
     with target.stored_as(storage) as how:
         source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
-        change.rows.append(
+        reports = Progress(progress, source.rows, len(target.staged.columns))
+        appended = change.rows.append(
             target.change_set,
             source.runs,
-            continues_index=lambda: source.continues_index,
-            filled=lambda: source.filled,
-            rows=source.rows,
-            progress=progress,
+            reports,
+            continues_index=source.continues_index,
+            filled=source.filled,
         )
-    return source.continues_index
+        reports.finish(appended)
+    return source.continues_index()
 
 
 def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
@@ -72,7 +73,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
     new_values: dict[int, Any] = {}
     with ExitStack() as stack:
         opened = stack.enter_context(OpenColumns.whole(staged))
-        masks, meant = change.update.selected(opened, where)
+        masks, predicate = change.update.selected(opened, where)
         for name, value in change.columns.checked_mapping(values, "values").items():
             change.columns.check_target(staged, name, evolve)
             new: Values | pc.Expression
@@ -96,7 +97,7 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
         if change_set.staged is not staged:
             opened = stack.enter_context(OpenColumns.whole(change_set.staged))
         coerce = target.computed(new_values)
-        change.update.set_values(change_set, opened, new_values, masks, meant, coerce)
+        change.update.set_values(change_set, opened, new_values, masks, predicate, coerce)
 
 
 def delete(target: Target, where: Any) -> None:

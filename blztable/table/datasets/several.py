@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.casts import cast_exactly, misfit
+from blztable.arrow.casts import widened
 from blztable.arrow.types import abbreviated, no_rows
 from blztable.convert.wider import common
 from blztable.engine.query import expression_tree, expressions
@@ -169,7 +169,12 @@ class Several:
             if name not in found:
                 columns[name] = self._constant(plan.member, name, rows)
             else:
-                columns[name] = _cast(found[name], self.whole.field(name), plan.member.name)
+                columns[name] = widened(
+                    found[name],
+                    self.whole.field(name).type,
+                    f"column {name!r} of {plan.member.name}",
+                    "tables read as one need a common type: leave the table or the column out",
+                )
         kept = None
         if plan.left is not None:
             names = [self.whole.names[i] for i in expressions.columns_of(plan.left, self.whole)]
@@ -241,16 +246,3 @@ def _united(ours: tuple[str, pa.Schema], theirs: tuple[str, pa.Schema]) -> tuple
         fields.append(field.with_type(type_).with_nullable(is_nullable))
     fields += [field.with_nullable(True) for field in other if field.name not in schema.names]
     return first, pa.schema(fields, metadata)
-
-
-def _cast(column: pa.ChunkedArray, field: pa.Field, place: str) -> pa.ChunkedArray:
-    """Return a column of a table in the type of the result."""
-    to_field = partial(cast_exactly, type_=field.type)
-    same = to_field(column)
-    if same is None:
-        raise SchemaError(
-            f"column {field.name!r} of {place} has a value that {abbreviated(field.type)}, the "
-            f"type for all tables, does not hold: {misfit(column, to_field)[1]}; leave the table "
-            "or the column out"
-        )
-    return same

@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.change.creation import Contents, create
+from blztable.engine.change.creation import create
 from blztable.storage.memory import MemoryStore
+from support.new_tables import Stream
 from support.options import tiny
 from support.recording_store import Recorded
 
@@ -50,8 +51,7 @@ def stored():
     """Make four row groups; the widest columns have one page a chunk, others have several."""
     store = MemoryStore("explained")
     options = tiny(row_group_rows=1024, page_rows=PAGES, encoding="plain", chunk_bytes=512)
-    contents = Contents(TABLE.schema, [(TABLE, ROWS)])
-    create(store, contents, options, replace_existing=False)[1].close()
+    create(store, Stream(TABLE), options, replace_existing=False)[1].close()
     return Recorded(store)
 
 

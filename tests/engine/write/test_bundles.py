@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.change import creation
+from blztable.engine.change import change_set
 from blztable.engine.change.changes import Join
 from blztable.engine.change.reliance import Seen
 from blztable.engine.version import versions
@@ -570,9 +570,9 @@ def test_lines_of_a_wide_table_are_those_of_columns_one_by_one(monkeypatch):
         if not is_alike:
             # Each column is the first of its kind.
             monkeypatch.setattr(
-                creation,
+                change_set,
                 "staged_columns",
-                lambda writers: [StagedColumn.of(one.finish(), one.next_k) for one in writers],
+                lambda writers, **_: [StagedColumn.of(one.finish(), one.next_k) for one in writers],
             )
         blz.to_blz(table, store)
         version, pinned = versions.pin(store)

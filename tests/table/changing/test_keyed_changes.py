@@ -364,3 +364,11 @@ def test_a_transaction_that_was_made_before_did_nothing():
             tx.deduplicate("id")
             tx.replace_where({"id": [2], "n": [np.int64(3)]}, [("id", "==", 2)])
     assert tx.changed == blz.Changed(version=2)
+
+
+def test_an_upsert_names_the_value_of_an_item_that_the_type_of_later_ones_does_not_hold():
+    with blz.create(MemoryStore(), {"k": "int8", "v": "int64"}) as t:
+        items = [pa.table({"k": [1], "v": [2**60 + 1]}), pa.table({"k": [2], "v": [0.5]})]
+        with pytest.raises(blz.SchemaError, match=rf"'v'.* {2**60 + 1} does not fit double"):
+            t.upsert(iter(items), on="k", evolve=True)
+        assert t.nrows == 0
