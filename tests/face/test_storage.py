@@ -19,11 +19,6 @@ def kept(store) -> dict:
         return dict(table._snapshot.version.head.properties)
 
 
-def test_the_calls_that_everybody_makes_have_few_parameters():
-    assert len(signature(blz.to_blz).parameters) <= 12
-    assert len(signature(blz.create).parameters) <= 8
-
-
 @pytest.mark.parametrize("name", ["to_blz", "create", "open", "read_blz", "read_table", "dataset"])
 def test_no_parameter_hides_the_builtins_object_and_type(name):
     assert {"object", "type"}.isdisjoint(signature(getattr(blz, name)).parameters)

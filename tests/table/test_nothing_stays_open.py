@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from blztable.storage.memory import RamStore
+from support.moved_first import moved_first
 from support.options import arguments
 
 ROWS = {"n": [1, 2, 3, 3], "text": ["a", "b", "c", "c"], "deep": [{"a": 1}, {"a": 2}, None, None]}
@@ -31,7 +33,7 @@ def first(iterator):
 
 
 def append_by_column(t, values):
-    with t.appender() as appender:
+    with t.transaction() as tx, tx.appender() as appender:
         for name, column in values.items():
             appender[name].append(column)
 
@@ -80,12 +82,12 @@ CHANGES = {
         [lambda t: t.rename_columns({"n": "text"})],
     ),
     "reorder_columns": (
-        [lambda t: t.reorder_columns(["text", "n", "deep"])],
-        [lambda t: t.reorder_columns(["zz"])],
+        [lambda t: moved_first(t, ["text", "n", "deep"])],
+        [lambda t: moved_first(t, ["zz"])],
     ),
     "replace_where": (
-        [lambda t: t.replace_where(NEW, "n = 4")],
-        [lambda t: t.replace_where(NEW, "n = 2")],
+        [lambda t: t.append(NEW, replace_where="n = 4")],
+        [lambda t: t.append(NEW, replace_where="n = 2")],
     ),
     "resize": ([lambda t: t.resize(9), lambda t: t.resize(2)], [lambda t: t.resize(-1)]),
     "configure": (
@@ -98,7 +100,7 @@ CHANGES = {
             lambda t: t.configure(storage=blz.Storage(layout="file")),
         ],
     ),
-    "truncate": ([lambda t: t.truncate(1)], [lambda t: t.truncate(-1)]),
+    "truncate": ([lambda t: t.resize(1)], [lambda t: t.resize(-1)]),
     "update": (
         [lambda t: t.update({"n": 7}, where="n = 2"), lambda t: t.update({"n": pc.field("n") + 1})],
         [lambda t: t.update({"n": "x"}, where="n = 2"), lambda t: t.update({"n": [1]})],
@@ -152,7 +154,7 @@ READS = {
     "vlmeta": ([lambda t: t.vlmeta.__setitem__("a", b"1")], [lambda t: t.vlmeta["zz"]]),
 }
 TABLE = {
-    "changes": ([lambda t: t.changes(since=t.version)], [lambda t: t.changes(since=99)]),
+    "changes": ([lambda t: t.diff(t.version).rows()], [lambda t: t.diff(99).rows()]),
     "close": ([lambda t: t.close()], [lambda t: t.close(**NONE)]),
     "erase": (
         [lambda t: t.erase("n = 2"), lambda t: t.erase("n = 9")],
@@ -271,7 +273,7 @@ def test_each_public_verb_has_its_line_here():
 @pytest.fixture(params=["directory", "one file", "memory"])
 def place(request, tmp_path):
     if request.param == "memory":
-        store = blz.MemoryStore()
+        store = RamStore()
     else:
         store = tmp_path / ("t.blz" if request.param == "directory" else "t.blzf")
     layout = {"layout": "file"} if request.param == "one file" else {}
@@ -304,7 +306,7 @@ def descriptors(place):
 
 
 def check_no_descriptor_is_open(place):
-    if not isinstance(place, blz.MemoryStore):
+    if not isinstance(place, RamStore):
         assert descriptors(place) == []
 
 

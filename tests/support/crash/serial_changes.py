@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import blztable as blz
 from blztable.engine.change import rows as row_changes
 from blztable.errors import BlzError
+from support.moved_first import moved_first
 
 # The rows of a version; a change: its name and its arguments; a change that was acknowledged: the
 # version that the handle showed before, the change, and the version that it made.
@@ -41,7 +42,7 @@ def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
 
 
 def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, key: int) -> Change:
-    more = [*(name for name in t.column_names if name not in ("id", "key", "n")), "none"]
+    more = [*(name for name in t.columns if name not in ("id", "key", "n")), "none"]
     match verb:
         case "append" | "write":
             return verb, [(next(ids), draw.choice(KEYS)) for _ in range(draw.randint(1, 3))]
@@ -60,7 +61,7 @@ def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, ke
         case "alter":
             return verb, draw.choice(more), draw.choice(["double", "int64"])
         case "truncate" | "resize":
-            return verb, max(0, t.nrows + draw.randint(-2, 1))
+            return verb, max(0, len(t) + draw.randint(-2, 1))
         case "restore":
             return verb, draw.choice([one.number for one in t.versions()])
     return verb, key
@@ -79,7 +80,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             return t.upsert({"key": keys, "n": [n] * len(keys)}, on="key")
         case "replace", key, ids:
             new = named([(one, key) for one in ids])
-            return t.replace_where(new, [("key", "==", key)])
+            return t.append(new, replace_where=[("key", "==", key)])
         case "transaction", changes:
             with t.transaction() as tx:
                 for one in changes:
@@ -88,7 +89,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "deduplicate", _:
             return t.deduplicate("key", order_by="id")
         case "truncate", n:
-            return t.truncate(n)
+            return t.resize(n)
         case "resize", n:
             return t.resize(n)
         case "add_column", name:
@@ -103,7 +104,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             t.attrs["key"] = key
             return blz.Changed(version=t.version)
         case "restore", number:
-            return blz.Changed(version=t.restore(number))
+            return t.restore(number)
         case "write", rows:
             # The attribute tells which version this is.
             attrs = {"written": rows[0][0]}
@@ -119,7 +120,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "sort", _:
             return t.compact(sort_by="n")
         case "reorder", name:
-            return t.reorder_columns([name])
+            return moved_first(t, [name])
         case "tag", key:
             t.tags[f"tag {key}"] = t.version
         case "untag", key:
