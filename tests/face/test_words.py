@@ -1,10 +1,71 @@
 """The words of the face: few names, and one word for one thing."""
 
-from inspect import signature
+import pickle
+from collections.abc import Callable
+from copy import deepcopy
+from inspect import isclass, signature
 
 import pytest
 
 import blztable as blz
+
+# Words that would be a second one for the same thing, or hide a builtin.
+NOT_SAID = {
+    "bytes": "a builtin",
+    "object": "a builtin",
+    "type": "a builtin",
+    "expected": "expectedlen",
+    "names": "columns",
+    "nrows": "len()",
+    "place": "path",
+    "filter": "filters, where rows are read; where, where they are changed",
+    "condition": "filters or where",
+    "truncate": "digits or decimals",
+}
+CHANGES = {"update", "delete", "erase", "append"}
+
+
+def calls() -> dict[str, Callable]:
+    """Every public function, class and method by name."""
+    public = {name: getattr(blz, name) for name in blz.__all__}
+    public = {
+        name: one
+        for name, one in public.items()
+        if not (isclass(one) and issubclass(one, Exception))
+    }
+    for kind, one in [*public.items()]:
+        for name in dir(one) if isclass(one) else ():
+            if not name.startswith("_") and callable(getattr(one, name)):
+                public[f"{kind}.{name}"] = getattr(one, name)
+    return public
+
+
+CALLS = calls()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_parameter_is_called_by_the_one_word_for_it(name):
+    words = {*signature(CALLS[name]).parameters}
+    assert words.isdisjoint(NOT_SAID)
+    # A condition is `filters` where rows are read, and `where` where they are changed.
+    changes = name.split(".")[-1] in CHANGES
+    assert "filters" not in words or not changes
+    assert {"where", "replace_where"}.isdisjoint(words) or changes
+
+
+def test_a_memory_store_has_nothing_to_call():
+    store = blz.MemoryStore("tills")
+    assert [name for name in dir(store) if not name.startswith("_")] == []
+    assert repr(store) == "MemoryStore('tills')"
+    blz.to_blz({"a": [1]}, store)
+    with blz.open(store) as table:
+        assert table.path == "tills"
+    copy = blz.MemoryStore()
+    assert blz.copy(store, copy).rows == 1
+    assert blz.exists(copy)
+    for both in (pickle.dumps, deepcopy):
+        with pytest.raises(TypeError, match=r"tills: a table in memory belongs to its process"):
+            both(store)
 
 
 @pytest.mark.parametrize("kind", [blz.CTable, blz.Transaction])
