@@ -658,7 +658,7 @@ blz.to_blz(items(1), sys.argv[1], durability="process", storage=blz.Storage(clev
 before = kilobytes("VmHWM")
 blz.to_blz(items(4 * groups), sys.argv[1], durability="process",
            storage=blz.Storage(row_group_rows=rows, clevel=1))
-print(blz.open(sys.argv[1]).nrows, (kilobytes("VmHWM") - before) * 1024)
+print(len(blz.open(sys.argv[1])), (kilobytes("VmHWM") - before) * 1024)
 """
 
 

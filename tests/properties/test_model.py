@@ -35,7 +35,7 @@ from blztable.table.table import CTable
 from blztable.table.transaction import Transaction
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
-from support.moved_first import moved_first
+from support.moved_first import in_one_commit, moved_first
 from support.nested_arrays import array_of
 from support.options import Tiny, tiny
 from support.stores import FileInMemory, Hooked, entries, files_named
@@ -347,7 +347,7 @@ def feed(draw, model: Model) -> Change:
     cut, ids = draw(st.integers(0, rows)), new_ids(rows)
 
     def call(t):
-        with t.transaction() as tx, tx.appender() as a:
+        with in_one_commit(t) as tx, tx.appender() as a:
             for name in order:
                 a[name].append(given[name][:cut])
             for name in reversed(order):
@@ -499,12 +499,6 @@ def replace_where(draw, model: Model) -> Change:
     )
 
 
-def truncate(draw, model: Model) -> Change:
-    n = draw(st.integers(0, model.rows + 2))
-    left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
-    return Change(lambda t: t.resize(n), left, ROWS, does=n < model.rows)
-
-
 def resize(draw, model: Model) -> Change:
     n = draw(st.integers(0, model.rows + 30))
     if n <= model.rows:
@@ -626,7 +620,7 @@ def order(wanted: tuple[str, bool]) -> tuple[str, str]:
     return wanted[0], "ascending" if wanted[1] else "descending"
 
 
-ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
+ON_COLUMNS = [append, append, feed, update, update, delete, resize, compact]
 ON_COLUMNS += [upsert, replace_where]
 ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_column]
 

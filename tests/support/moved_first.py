@@ -1,8 +1,14 @@
-"""Put some columns first, in one commit: a change of columns that concerns no rows."""
+"""Several changes in one commit, of a table or within a transaction of it."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 import blztable as blz
+
+
+def in_one_commit(table: blz.CTable | blz.Transaction) -> AbstractContextManager[blz.Transaction]:
+    """Return the transaction itself, or a new one of a table."""
+    return nullcontext(table) if isinstance(table, blz.Transaction) else table.transaction()
 
 
 def moved_first(table: blz.CTable | blz.Transaction, columns: Iterable[str]) -> blz.Changed:

@@ -325,7 +325,8 @@ tx.__enter__()
 tx.append({"n": [2] * 1000})
 """,
     "an appender": """
-appender = blz.open(sys.argv[1], "a").appender()
+tx = blz.open(sys.argv[1], "a").transaction()
+appender = tx.__enter__().appender()
 appender.__enter__()["n"].append([2] * 1000)
 """,
     "a reader": """

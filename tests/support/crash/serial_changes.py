@@ -17,7 +17,7 @@ Change = tuple
 Done = tuple[int, Change, int]
 ROWS = ["append", "delete", "update", "upsert", "replace", "transaction", "deduplicate"]
 COLUMNS = ["add_column", "drop_column", "rename", "alter"]
-VERBS = [*ROWS * 4, *COLUMNS * 2, "append", "truncate", "resize", "restore", "write", "attrs"]
+VERBS = [*ROWS * 4, *COLUMNS * 2, "append", "resize", "restore", "write", "attrs"]
 # These keep all rows, and may make a version of their own that is not told.
 KEEPING = ["compact", "sort", "reorder", "tag", "untag", "retention", "row groups", "repair"]
 # More keys than there are in the table: a change that finds nothing must be right as well.
@@ -60,7 +60,7 @@ def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, ke
             return verb, draw.choice(more), f"c{next(ids)}"
         case "alter":
             return verb, draw.choice(more), draw.choice(["double", "int64"])
-        case "truncate" | "resize":
+        case "resize":
             return verb, max(0, len(t) + draw.randint(-2, 1))
         case "restore":
             return verb, draw.choice([one.number for one in t.versions()])
@@ -88,8 +88,6 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             return tx.changed
         case "deduplicate", _:
             return t.deduplicate("key", order_by="id")
-        case "truncate", n:
-            return t.resize(n)
         case "resize", n:
             return t.resize(n)
         case "add_column", name:
