@@ -29,7 +29,6 @@ import pyarrow.compute as pc
 import blztable as blz
 from golden import edge_values
 from golden.frames import FRAMES
-from support.moved_first import moved_first
 from support.options import arguments
 
 SUMS = "SHA256SUMS"
@@ -274,7 +273,7 @@ def changed_columns(golden: Golden) -> None:
     now = now.rename_columns([names.get(name, name) for name in now.column_names])
     golden.change(lambda t: t.rename_columns(names), now)
     now = now.select(["x", "number", "größer", "kind", "twice", "half", "country"])
-    golden.change(lambda t: moved_first(t, ["x"]), now)
+    golden.change(lambda t: t.alter_column("x", position=0), now)
     now = now.drop_columns(["größer", "half"])
     golden.change(lambda t: t.drop_columns(["größer", "half"]), now)
     wider = pa.table({"number": [1 << 40], "x": [0.1], "extra": ["new"]})
