@@ -159,7 +159,6 @@ def default_of_categories(tmp_path):
 @remedy(
     "{} must be one value, not a mapping; what differs by column goes into "
     "columns={name: Storage({}=...)}",
-    "{} was given twice; pass {}= or storage=blz.Storage({}=...)",
 )
 def one_option_once(tmp_path):
     data, path = {"a": [1], "b": [2]}, tmp_path / "t.blz"
