@@ -44,7 +44,7 @@ FEW = [("id", "in", RNG.choice(ROWS, 100, replace=False).tolist())]
 CHANGES: dict[str, Callable[[blz.CTable], object]] = {
     "upsert 1,500 newest keys": lambda t: t.upsert(NEWEST, on="id"),
     "upsert 1,500 keys anywhere": lambda t: t.upsert(ANYWHERE, on="id"),
-    "replace the last day": lambda t: t.replace_where(ONE_DAY, LAST),
+    "replace the last day": lambda t: t.append(ONE_DAY, replace_where=LAST),
     "update the last day": lambda t: t.update({"price": 1.0}, LAST),
     "delete 100 rows anywhere": lambda t: t.delete(FEW),
     "deduplicate": lambda t: t.deduplicate("id"),

@@ -74,7 +74,7 @@ def read_stream(path: Path) -> dict[str, float]:
         growth, rows = Growth(), 0
         for part in table.to_batches():
             rows += part.num_rows
-        assert rows == table.nrows
+        assert rows == len(table)
         return growth.against(2 * group_bytes(table), table.nbytes)
 
 
@@ -84,7 +84,7 @@ def filter_stream(path: Path) -> dict[str, float]:
         growth, rows = Growth(), 0
         for part in table.to_batches(filters=pc.field("key0") < KEYS // 100):
             rows += part.num_rows
-        assert 0 < rows < table.nrows // 50
+        assert 0 < rows < len(table) // 50
         return growth.against(2 * group_bytes(table), table.nbytes)
 
 
@@ -166,7 +166,7 @@ class Growth:
 
 
 def group_bytes(table: object) -> int:
-    return table.nbytes * max(table._snapshot.version.head.row_groups) // table.nrows
+    return table.nbytes * max(table._snapshot.version.head.row_groups) // len(table)
 
 
 def figure(name: str, path: Path) -> dict[str, float]:

@@ -142,7 +142,7 @@ class NestedRows:
         blz.to_blz(pa.table({"item": structs}), path / "structs.blz", durability="process")
         self.lists, self.structs = blz.open(path / "lists.blz"), blz.open(path / "structs.blz")
         rng = np.random.default_rng(4)
-        self.rows = np.sort(rng.choice(self.lists.nrows, min(TAKEN, self.lists.nrows // 2)))
+        self.rows = np.sort(rng.choice(len(self.lists), min(TAKEN, len(self.lists) // 2)))
 
     def teardown(self):
         """Remove the tables."""

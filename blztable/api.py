@@ -99,13 +99,13 @@ def create(
     >>> import blztable as blz
     >>> import pyarrow as pa
     >>> with blz.create("log.blz", {"at": pa.timestamp("us"), "what": str, "n": "Int64"}) as t:
-    ...     print(t.nrows, t.column_names)
+    ...     print(len(t), t.columns)
     0 ['at', 'what', 'n']
     """
     check_choice("mode", mode, ("w", "x"))
     check_choice("durability", durability, DURABILITIES)
     retries = checked_count(retries, "retries")
-    given = given_storage(storage, compression)
+    given = given_storage(storage, compression=compression)
     attributes = checked_attrs(dict(given.attrs or {}))
     columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
     with opened_at(path, given.layout) as store, named(store):
@@ -177,7 +177,7 @@ def open(
     >>> import blztable as blz
     >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
     >>> with blz.open("t.blz") as t:
-    ...     print(t.nrows, t.version)
+    ...     print(len(t), t.version)
     3 1
     """
     check_choice("mode", mode, ("r", "a"))

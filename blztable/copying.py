@@ -143,7 +143,7 @@ def copy(
     with table:
         if not isinstance(table, OldTable) and columns is None and mode == "x":
             _copy_files(table, target, layout, durability, progress, is_strict=not lost)
-            return _copied(table, table.nrows, lost)
+            return _copied(table, len(table), lost)
         chosen = table if columns is None else table[list(columns)]
         if hasattr(target, "write"):
             # Only a path can be read again, and changed.
@@ -154,8 +154,8 @@ def copy(
                     _copy_files(made, target, layout, durability, None)
         else:
             rows = _copy_rows(table, chosen, target, layout, mode, on_corrupt, durability, progress)
-        if rows < table.nrows:
-            lost += (f"{table.nrows - rows:,} rows of damaged pages are left out",)
+        if rows < len(table):
+            lost += (f"{len(table) - rows:,} rows of damaged pages are left out",)
         return _copied(table, rows, lost)
 
 
@@ -274,18 +274,19 @@ def _copy_rows(
     if isinstance(table, OldTable):
         # A table has less room for metalayers than an array; now, before it is written.
         table.check_metalayers()
-    names = set(source.column_names)
+    names = set(source.columns)
     by_column = {name: one for name, one in (table.storage.columns or {}).items() if name in names}
     storage = replace(
         table.storage,
         columns=by_column or None,
+        sort_by=None,
         layout=layout,
         attrs=dict(table.attrs),
         meta=dict(table.meta),
     )
     with reporting(progress, "copying") as callback:
         # The length of a stream is not known to the writer.
-        report = None if callback is None else _with_total(callback, source.nrows)
+        report = None if callback is None else _with_total(callback, len(source))
         rows = source.to_batches(on_corrupt=on_corrupt)
         to_blz(rows, target, mode=mode, durability=durability, progress=report, storage=storage)
     with open(target, "a", durability=durability) as made:
@@ -303,7 +304,7 @@ def _copy_rows(
             limits: dict[str, Any] = {one: properties[one] for one in _LIMITS if one in properties}
             if limits:
                 tx.configure(**limits)
-        return made.nrows
+        return len(made)
 
 
 def _defaults(table: CTable) -> dict[str, Any]:
@@ -329,7 +330,7 @@ def _compare(
     source: TableReader, made: CTable, on_corrupt: Literal["raise", "skip"], callback: _Report
 ) -> None:
     """Raise CorruptError unless both tables have the same rows."""
-    rows, start = source.nrows, 0
+    rows, start = len(source), 0
     size = max(select.WINDOW_BYTES * max(rows, 1) // max(source.nbytes, 1), 1)
     with catch_warnings(), source.to_batches(batch_rows=size, on_corrupt=on_corrupt) as batches:
         # The write has warned of damage.
@@ -346,8 +347,8 @@ def _compare(
             start = stop
             if callback is not None:
                 callback(stop, rows)
-    if made.nrows != start:
-        raise CorruptError(f"{made.path} has {made.nrows} rows, and {source.path} has {start}")
+    if len(made) != start:
+        raise CorruptError(f"{made.path} has {len(made)} rows, and {source.path} has {start}")
 
 
 def _is_same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:

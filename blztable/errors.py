@@ -118,7 +118,7 @@ class TableExistsError(BlzError, FileExistsError):
 class ColumnNotFoundError(BlzError, KeyError):
     """The table has no column of this name, or more than one.
 
-    `CTable.column_names` lists the names.
+    `CTable.columns` lists the names.
 
     Examples
     --------

@@ -3,11 +3,13 @@
 Knows nothing of how they are computed. One column or file may have several problems.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 # Problems that the text of a report lists; it counts the rest.
 SHOWN = 40
@@ -137,14 +139,6 @@ class Report(Printed):
         -------
         bool
             False if there are problems.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.verify().is_intact
-        True
         """
         return not self.problems
 
@@ -188,14 +182,6 @@ class Report(Printed):
         -------
         str
             One line of text.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     print(t.verify().summary)
-        version 1: intact; 3 rows x 1 column; checked: ...
         """
         shape = f"{counted(self.rows, 'row')} x {counted(len(self.columns), 'column')}"
         chunks = f", {counted(self.chunks, 'chunk')}" if self.full else ", no chunks"
@@ -392,15 +378,6 @@ class Explanation(Printed):
         -------
         int
             Number of pages.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
-        >>> with blz.open("t.blz") as t:
-        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
-        >>> plan.pages
-        2
         """
         return sum(column.pages for column in self.columns)
 
@@ -412,15 +389,6 @@ class Explanation(Printed):
         -------
         int
             Number of pages.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
-        >>> with blz.open("t.blz") as t:
-        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
-        >>> plan.pages_skipped
-        6
         """
         return sum(column.pages_in_all for column in self.columns) - self.pages
 
@@ -432,15 +400,6 @@ class Explanation(Printed):
         -------
         int
             Bytes, with fronts and trailers.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(64), "b": range(64)}, "t.blz", storage=blz.Storage(page_rows=16))
-        >>> with blz.open("t.blz") as t:
-        ...     plan = t.explain(["b"], filters=[("a", "==", 50)])
-        >>> plan.nbytes > 0
-        True
         """
         return sum(column.nbytes for column in self.columns)
 
@@ -452,16 +411,6 @@ class Explanation(Printed):
         -------
         int
             Bytes.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> storage = blz.Storage(row_group_rows=100_000)
-        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz", storage=storage)
-        >>> with blz.open("t.blz") as t:
-        ...     plan = t.explain(filters=[("a", "==", 50)])
-        >>> plan.nbytes_skipped > 0
-        True
         """
         return sum(column.nbytes_in_all for column in self.columns) - self.nbytes
 
@@ -558,6 +507,19 @@ class VersionInfo(Printed):
         return ", ".join(parts)
 
 
+class ChangedRows(NamedTuple):
+    """Result of `VersionDiff.rows`: the rows added and the rows removed.
+
+    Attributes
+    ----------
+    added, removed : pyarrow.Table
+        Rows that only the newer version has, and rows that only the older one has.
+    """
+
+    added: pa.Table
+    removed: pa.Table
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class VersionDiff(Printed):
     """What changed between two versions, as `CTable.diff` finds it in their manifests.
@@ -611,6 +573,61 @@ class VersionDiff(Printed):
     rows_added: int = 0
     rows_removed: int = 0
     attributes_changed: tuple[str, ...] = ()
+    # Reads the rows that differ; of an open table.
+    _read: Callable[[], ChangedRows] | None = field(default=None, compare=False)
+
+    def rows(self) -> ChangedRows:
+        """Read the rows that only the new version has, and those that only the old one has.
+
+        A row that was updated is removed with its old values and added with the new ones. Rows that
+        were only moved or written again are no changes. Row groups that both versions share are not
+        read; the rows of the others are compared in memory. Columns that only one of the versions
+        has are left out. If the table was written anew with mode "w" in between, columns of the
+        same name are compared.
+
+        Returns
+        -------
+        ChangedRows
+            Two tables, `added` and `removed`, each in the order of its version.
+
+        Raises
+        ------
+        TableNotFoundError
+            A version does not exist any more.
+        SchemaError
+            A column has got another type, or no column is left.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
+        >>> with blz.open("t.blz", mode="a") as t:
+        ...     done = t.update({"n": 20}, where=[("n", "==", 2)])
+        ...     done = t.append({"n": [4]})
+        ...     found = t.diff(1).rows()
+        ...     print(found.added["n"].to_pylist(), found.removed["n"].to_pylist())
+        [20, 4] [2]
+        """
+        assert self._read is not None, "made by CTable.diff"
+        return self._read()
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert the comparison to values that `json.dumps` accepts.
+
+        Returns
+        -------
+        dict
+            The fields.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
+        >>> with blz.open("t.blz") as t:
+        ...     t.diff(1).to_json()["rows_new"]
+        2
+        """
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
 
     def __str__(self) -> str:
         """Return the changes in lines."""
@@ -707,12 +724,6 @@ class DiskUsage(Printed):
         -------
         int
             Number of bytes.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.DiskUsage(1000, 0, 200, 30).total
-        1230
         """
         return self.newest + self.tagged + self.older + self.other
 

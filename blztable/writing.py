@@ -26,7 +26,6 @@ from blztable.engine.write.options import (
     check_id,
     given_storage,
 )
-from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ConflictError, TableExistsError
 from blztable.storage.resolve import Place, opened_at
 from blztable.storage.store import Store
@@ -79,8 +78,8 @@ def to_blz(
         Codec of all columns, as ``storage=blz.Storage(compression=...)``; by default a trial finds
         the best one for each column.
     sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
-        Columns to sort the rows by, nulls last; ordered categories are sorted by their order. The
-        table keeps this setting for `CTable.compact`. A stored index moves with its rows; a
+        Columns to sort the rows by, nulls last, as ``storage=blz.Storage(sort_by=...)``. The table
+        keeps this setting for `CTable.compact`. A stored index moves with its rows; a
         RangeIndex numbers the rows as stored. A stream is written twice, and then a few columns at
         a time are in memory. Not supported with mode "a".
     storage : Storage, optional
@@ -113,7 +112,7 @@ def to_blz(
         replaced.
     ValueError
         An option is not one of its choices, ``retries` is negative, `sort_by` is used with mode
-        "a", or `compression` is given twice.
+        "a", or `compression` or `sort_by` is given twice.
     ConflictError, BusyError, StorageError, ReadOnlyError
         The commit failed, see `CTable`; the table is as it was.
     CommitUnknownError
@@ -138,16 +137,15 @@ def to_blz(
 
     >>> days = (pd.DataFrame({"day": [day] * 24, "hour": range(24)}) for day in range(365))
     >>> blz.to_blz(days, "hours.blz")
-    >>> blz.open("hours.blz").nrows
+    >>> len(blz.open("hours.blz"))
     8760
     """
     check_choice("mode", mode, ("w", "a", "x"))
     check_choice("durability", durability, DURABILITIES)
-    given = given_storage(storage, compression)
+    given = given_storage(storage, compression=compression, sort_by=sort_by)
     check_id(commit_id)
     retries = checked_count(retries, "retries")
     attributes = checked_attrs(dict(given.attrs or {}))
-    order = [] if sort_by is None else parsed(sort_by)
     with opened_at(path, given.layout, is_new=mode != "a") as store, named(store):
         if mode == "x":
             check_free(store)
@@ -161,7 +159,6 @@ def to_blz(
                     source,
                     given,
                     attributes={**source.attrs, **attributes},
-                    sort_by=order,
                     replace_existing=mode == "w",
                     is_durable=durability == "full",
                     progress=callback,
@@ -176,7 +173,7 @@ def to_blz(
                 reporting(progress, "appending") as callback,
                 opened.transaction(commit_id=commit_id) as tx,
             ):
-                if order and not tx.is_repeated:
+                if given.sort_by and not tx.is_repeated:
                     raise ValueError(
                         'sort_by is not supported with mode="a"; append, then sort all rows '
                         "with CTable.compact(sort_by=...)"

@@ -29,7 +29,7 @@ from blztable.format.header import (
 )
 from blztable.format.line import Statistics
 from blztable.format.metadata import BlockInfo
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, -3)
 TEXTS = ("Oslo", None, "", "Bern", None, "größer", "a", "b", "Rome")
@@ -63,20 +63,20 @@ def main() -> None:
         print(text, end="\n\n")
 
 
-def written() -> MemoryStore:
+def written() -> RamStore:
     """Write the table."""
-    store = MemoryStore()
+    store = RamStore()
     columns = {"n": pa.array(ROWS, pa.int32()), "s": pa.array(TEXTS)}
     blz.to_blz(pa.table(columns), store, storage=blz.Storage(page_rows=PAGE_ROWS))
     return store
 
 
-def part(store: MemoryStore, column: int) -> bytes:
+def part(store: RamStore, column: int) -> bytes:
     """Return the only superchunk of a column."""
     return store.get(layout.part((column,), 1))
 
 
-def head_and_lines(store: MemoryStore) -> bytes:
+def head_and_lines(store: RamStore) -> bytes:
     """Return the manifest, with fixed values in place of those that always differ."""
     version = versions.read(store, 1)
     return manifest.encode(replace(version.head, **REPLACED), version.lines())

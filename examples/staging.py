@@ -36,8 +36,8 @@ def fill(path: Path, week: pd.DataFrame) -> None:
             for _ in range(2):  # The second run finds that the first one has committed.
                 blz.to_blz(piece, path, mode="a", commit_id=job)
     with blz.open(path, mode="a") as t:
-        assert t.nrows == len(week)
-        print(f"seven days: {t.nrows:,} flights in {len(t.versions())} versions that are kept")
+        assert len(t) == len(week)
+        print(f"seven days: {len(t):,} flights in {len(t.versions())} versions that are kept")
         t.tags["as delivered"] = t.version
 
 
@@ -48,8 +48,8 @@ def correct(path: Path, week: pd.DataFrame) -> None:
     anew = week[week["day"] == 7].assign(tailnum="N00000")
     with blz.open(path, mode="a") as t:
         print("corrections:", t.upsert(pd.concat([late, extra]), on=KEY, index=False))
-        print("day 7 anew:", t.replace_where(anew, "month = 1 and day = 7", index=False))
-        found = t.changes(since="as delivered")
+        print("day 7 anew:", t.append(anew, replace_where="month = 1 and day = 7", index=False))
+        found = t.diff("as delivered").rows()
         print(
             f"since delivery {found.removed.num_rows:,} flights went, {found.added.num_rows:,} came"
         )

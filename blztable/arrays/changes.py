@@ -106,7 +106,7 @@ def _encoded(info: ArrayInfo, slab: np.ndarray, first: int) -> Iterator[bytes]:
         yield from (encode_item(info, item) for item in slab)
         return
     begin = info.shape[0] - len(slab)
-    slab = truncated(slab, info.truncate)
+    slab = truncated(slab, info.decimals)
     for number in range(first, len(info.grid)):
         rows, *others = info.grid.box(number)
         piece = slab[(slice(rows.start - begin, rows.stop - begin), *others)]
@@ -126,7 +126,7 @@ def replaced(own: Own, values: Mapping[int, np.ndarray]) -> tuple[Own, list[Writ
         start = own.offsets[number]
         size = own.front.checksum.size
         slot = (own.offsets[number + 1] if number < last else own.end) - start - size
-        items = truncated(items, info.truncate)
+        items = truncated(items, info.decimals)
         if number == last:
             chunk = encode_chunk(info, items)
             end = start + len(chunk) + size

@@ -42,7 +42,7 @@ class Options:
     checksum: str = "crc32"
     reserve: float = 0
     expectedlen: int | None = None
-    truncate: int | None = None
+    decimals: int | None = None
     meta: Mapping[str, bytes] = field(default_factory=dict)
     version: int | None = None
 
@@ -64,7 +64,7 @@ def new_front(dtype: Any, shape: tuple[int, ...], options: Options, *, is_stream
         order="C" if len(shape) == 1 else options.order,
         items=items,
         reserve=options.reserve,
-        truncate=None if options.truncate is None else int(options.truncate),
+        decimals=None if options.decimals is None else int(options.decimals),
         compression=Compression(options.compression, int(options.clevel), options.shuffle),
         meta=dict(options.meta),
     )
@@ -139,13 +139,13 @@ def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: Options)
         "shuffle": (None, *SHUFFLES),
         "checksum": tuple(BY_NAME),
         "version": (None, BLOSCPACK, EXTENDED),
-        "truncate": (None, *range(MAX_DIGITS + 1)),
+        "decimals": (None, *range(MAX_DIGITS + 1)),
     }
     for name, values in allowed.items():
         if getattr(options, name) not in values:
             raise ValueError(f"{name} is {getattr(options, name)!r}; expected one of {values}")
-    if options.truncate is not None and kind.kind != "f":
-        raise SchemaError(f"truncate is for floats; the dtype is {kind}")
+    if options.decimals is not None and kind.kind != "f":
+        raise SchemaError(f"decimals is for floats; the dtype is {kind}")
 
 
 def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

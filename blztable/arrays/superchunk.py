@@ -64,6 +64,14 @@ class SuperChunk(Closing):
     Where it can, the file is a genuine file of Bloscpack 3 with the metadata of an ndarray. A file
     is locked while it is open: by any number of readers, or by one writer.
 
+    A method names only the errors of its own. Each method that reads raises:
+
+    - CorruptError if a chunk is damaged;
+    - LimitError if the result would need more memory than the machine has.
+
+    Each method that changes the array raises ReadOnlyError if it was opened for reading. After
+    `close` all raise ClosedError.
+
     Examples
     --------
     >>> import blztable as blz
@@ -72,7 +80,9 @@ class SuperChunk(Closing):
     ...     sc.append(np.ones((1000, 3)))
     >>> with blz.SuperChunk.open("a.blp") as sc:
     ...     sc[998:, 1]
+    ...     sc.shape, sc.dtype, sc.order, sc.chunk_shape, sc.nchunks, sc.nbytes, dict(sc.attrs)
     array([1., 1.])
+    ((1000, 3), dtype('float64'), 'C', (43690, 3), 1, 24000, {})
     """
 
     __slots__ = ("_opened",)
@@ -83,7 +93,7 @@ class SuperChunk(Closing):
     @classmethod
     def create(
         cls,
-        place: Any,
+        path: Any,
         dtype: Any,
         shape: tuple[int, ...] = (0,),
         *,
@@ -95,7 +105,7 @@ class SuperChunk(Closing):
         checksum: str = "crc32",
         reserve: float = 0,
         expectedlen: int | None = None,
-        truncate: int | None = None,
+        decimals: int | None = None,
         meta: Mapping[str, bytes] | None = None,
         attrs: Mapping[str, Any] | None = None,
         version: int | None = None,
@@ -107,7 +117,7 @@ class SuperChunk(Closing):
 
         Parameters
         ----------
-        place : str, PathLike, binary file or None
+        path : str, PathLike, binary file or None
             The file, which must not exist; an open file; or None for an array in memory. A file
             that cannot seek, such as a pipe, is written from its start to its end.
         dtype : numpy.dtype or str
@@ -133,7 +143,7 @@ class SuperChunk(Closing):
             Bytes to keep free in each chunk for changed items; below 1, a share of the chunk.
         expectedlen : int, optional
             Rows to keep room for in the table of offsets; by default room for 1,024 chunks.
-        truncate : int, optional
+        decimals : int, optional
             Number of digits after the decimal point that floats keep; all by default.
         meta : mapping of str to bytes, optional
             Fixed metalayers; see `SuperChunk.meta`.
@@ -174,14 +184,14 @@ class SuperChunk(Closing):
             checksum=checksum,
             reserve=checked_reserve(reserve),
             expectedlen=expectedlen,
-            truncate=truncate,
+            decimals=decimals,
             meta=check_fixed({} if meta is None else meta),
             version=version,
         )
         shape = lengths("shape", shape)
         attributes = plain({} if attrs is None else attrs)
         new_front(dtype, shape, options, is_stream=False)
-        file = file_at(place, CREATE)
+        file = file_at(path, CREATE)
         try:
             front = new_front(dtype, shape, options, is_stream=file.is_sequential)
             own = Own(front, [], front.length, [], attrs=attributes)
@@ -194,7 +204,7 @@ class SuperChunk(Closing):
         return cls(writable)
 
     @classmethod
-    def open(cls, place: Any, mode: str = "r") -> Self:
+    def open(cls, path: Any, mode: str = "r") -> Self:
         """Open an array: one of ours, or a file of Bloscpack 1, 2 or 3.
 
         A file of Bloscpack without the metadata of an array is an array of bytes, and so is a part
@@ -202,7 +212,7 @@ class SuperChunk(Closing):
 
         Parameters
         ----------
-        place : str, PathLike, bytes or binary file
+        path : str, PathLike, bytes or binary file
             The file, its content, or an open file that can seek.
         mode : {"r", "a"}
             ``"r"`` to read, ``"a"`` to change the array, too.
@@ -237,17 +247,17 @@ class SuperChunk(Closing):
         """
         if mode not in (READ, APPEND):
             raise ValueError(f"mode is {mode!r}; expected 'r' or 'a'")
-        return cls(open_for_reading(place) if mode == READ else open_for_changes(place))
+        return cls(open_for_reading(path) if mode == READ else open_for_changes(path))
 
     @classmethod
-    def recover(cls, place: Any) -> Self:
+    def recover(cls, path: Any) -> Self:
         """Open the whole chunks of a file that was never finished, to read them.
 
         This also works for a file that was written to a pipe and whose end is damaged.
 
         Parameters
         ----------
-        place : str, PathLike, bytes or binary file
+        path : str, PathLike, bytes or binary file
             The file, which is not changed.
 
         Returns
@@ -260,7 +270,7 @@ class SuperChunk(Closing):
         FormatError
             The file is not an array of ours, or it was finished.
         TableNotFoundError
-            There is no such file.
+            As in `open`.
 
         Examples
         --------
@@ -275,7 +285,7 @@ class SuperChunk(Closing):
         >>> blz.SuperChunk.recover("a.blp").shape
         (200,)
         """
-        return cls(open_recovered(place))
+        return cls(open_recovered(path))
 
     @property
     @in_turn
@@ -286,12 +296,6 @@ class SuperChunk(Closing):
         -------
         tuple of int
             The length of each axis.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.SuperChunk.create(None, "i2", (4, 3)).shape
-        (4, 3)
         """
         return self._opened.shape
 
@@ -303,12 +307,6 @@ class SuperChunk(Closing):
         -------
         numpy.dtype
             The dtype; `object` for items of any length.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.SuperChunk.create(None, "i2").dtype
-        dtype('int16')
         """
         return self._opened.dtype
 
@@ -320,12 +318,6 @@ class SuperChunk(Closing):
         -------
         tuple of int or None
             The shape; None if another program cut the bytes of the array.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.SuperChunk.create(None, "f8", (0, 8)).chunk_shape
-        (16384, 8)
         """
         array = self._opened.array
         return array.front.info.chunk_shape if isinstance(array, Own) else None
@@ -338,12 +330,6 @@ class SuperChunk(Closing):
         -------
         str
             C or F.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.SuperChunk.create(None, "f8", (0, 8), order="F").order
-        'F'
         """
         return self._opened.order
 
@@ -357,14 +343,6 @@ class SuperChunk(Closing):
         int
             The number of chunks. Rows that do not fill a chunk are counted once the array is read
             or closed.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> sc = blz.SuperChunk.create(None, "i2", chunk_shape=(100,))
-        >>> sc.append(range(250))
-        >>> sc.nchunks
-        2
         """
         return self._opened.nchunks
 
@@ -377,12 +355,6 @@ class SuperChunk(Closing):
         -------
         int
             The bytes of all items.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.SuperChunk.create(None, "i2", (4, 3)).nbytes
-        24
         """
         return self._opened.nbytes
 
@@ -395,13 +367,6 @@ class SuperChunk(Closing):
         -------
         int
             The bytes of the file, with metadata and checksums.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> sc = blz.SuperChunk.create(None, "f8", (1_000_000,))
-        >>> sc.cbytes < sc.nbytes / 50
-        True
         """
         return self._opened.cbytes
 
@@ -413,14 +378,6 @@ class SuperChunk(Closing):
         -------
         ArrayAttributes
             A mapping of names to values of JSON; each change is written at once.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> sc = blz.SuperChunk.create(None, "f8", attrs={"unit": "mm"})
-        >>> sc.attrs["place"] = [52.5, 13.4]
-        >>> dict(sc.attrs)
-        {'unit': 'mm', 'place': [52.5, 13.4]}
         """
         return ArrayAttributes(
             lambda: self._opened.attrs,
@@ -439,15 +396,6 @@ class SuperChunk(Closing):
         -------
         FixedMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> sc = blz.SuperChunk.create(None, "f8", meta={"pet": b"cat"})
-        >>> sc.append([1.5])
-        >>> sc.meta.update("pet", b"dog")
-        >>> sc.meta["pet"]
-        b'dog'
         """
         opened = self._opened
 
@@ -475,15 +423,6 @@ class SuperChunk(Closing):
         -------
         VariableMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> sc = blz.SuperChunk.create(None, "f8", (3,))
-        >>> sc.vlmeta.add("pet", b"cat")
-        >>> sc.vlmeta["pet"] = b"giraffe"
-        >>> list(sc.vlmeta)
-        ['pet']
         """
         opened = self._opened
 
@@ -517,8 +456,6 @@ class SuperChunk(Closing):
             A value would change in the dtype of the array; nothing is added.
         ValueError
             The rows have another shape than those of the array.
-        ReadOnlyError
-            The array was opened for reading.
         LimitError
             The array would have too many chunks.
 
@@ -551,8 +488,6 @@ class SuperChunk(Closing):
         ------
         ValueError
             The number is negative.
-        ReadOnlyError
-            The array was opened for reading.
         LimitError
             The array would have too many chunks, or the change would need more memory than the
             machine has; nothing is changed.
@@ -594,8 +529,6 @@ class SuperChunk(Closing):
             The items have another shape.
         LimitError
             The compressed items do not fit; nothing was changed. `rewrite` makes room.
-        ReadOnlyError
-            The array was opened for reading.
 
         Examples
         --------
@@ -638,8 +571,6 @@ class SuperChunk(Closing):
 
         Raises
         ------
-        ReadOnlyError
-            The array was opened for reading.
         ConflictError
             The path now leads to another file, or to none; no file was changed.
         StorageError
@@ -677,11 +608,6 @@ class SuperChunk(Closing):
         ------
         numpy.ndarray
             The items in the shape of the chunk; in a file of another program, bytes.
-
-        Raises
-        ------
-        CorruptError
-            A chunk is damaged.
 
         Examples
         --------
@@ -759,13 +685,6 @@ class SuperChunk(Closing):
         numpy.ndarray
             A new array.
 
-        Raises
-        ------
-        CorruptError
-            A chunk is damaged.
-        LimitError
-            The array needs more memory than the machine has.
-
         Examples
         --------
         >>> import blztable as blz
@@ -788,8 +707,6 @@ class SuperChunk(Closing):
         ------
         SchemaError
             Arrow has no such type.
-        CorruptError
-            A chunk is damaged.
 
         Examples
         --------
@@ -807,13 +724,6 @@ class SuperChunk(Closing):
         -------
         bytes
             As `numpy.ndarray.tobytes`; items of any length one after another.
-
-        Raises
-        ------
-        CorruptError
-            A chunk is damaged.
-        LimitError
-            The array needs more memory than the machine has.
 
         Examples
         --------

@@ -22,7 +22,7 @@ def delete(options: Namespace) -> None:
             "path": table.path,
             "version": table.version,
             "rows_deleted": done.rows_deleted,
-            "rows": table.nrows,
+            "rows": len(table),
         }
     line = f"deleted rows: {result['rows_deleted']:,}; rows left: {result['rows']:,}"
     print_result(options, result, [line])
@@ -33,7 +33,7 @@ def erase(options: Namespace) -> int:
     try:
         with blz.open(options.path, "a") as table:
             done = table.erase(options.where, wait=options.wait)
-            result = {"path": table.path, **asdict(done), "rows_left": table.nrows}
+            result = {"path": table.path, **asdict(done), "rows_left": len(table)}
     except KeyboardInterrupt:
         # Its commit erases nothing: the older versions go after it.
         raise InterruptedError("interrupted: the rows may be left; erase again") from None
@@ -50,10 +50,10 @@ def restore(options: Namespace) -> None:
             "path": table.path,
             "version": table.version,
             "restored": options.number,
-            "rows": table.nrows,
+            "rows": len(table),
         }
     line = f"version {table.version} has the contents of version {options.number}"
-    print_result(options, result, [f"{line}; rows: {table.nrows:,}"])
+    print_result(options, result, [f"{line}; rows: {len(table):,}"])
 
 
 def tag(options: Namespace) -> None:
@@ -76,7 +76,7 @@ def repair(options: Namespace) -> None:
     """Commit a version of what is whole of a damaged one."""
     with blz.open(options.path, "a") as table:
         done = table.repair("null" if options.null else "skip")
-        result = {"path": table.path, **asdict(done), "rows": table.nrows}
+        result = {"path": table.path, **asdict(done), "rows": len(table)}
     print_result(options, result, str(done).split("\n"))
 
 
@@ -84,7 +84,7 @@ def compact(options: Namespace) -> None:
     """Merge small row groups, or sort all rows."""
     with blz.open(options.path, "a") as table:
         before = table.version
-        table.compact(sort_by=column_names(table.column_names, options.sort_by or None))
+        table.compact(sort_by=column_names(table.columns, options.sort_by or None))
         result = {
             "path": table.path,
             "version": table.version,

@@ -45,7 +45,7 @@ def _show(
 def head(options: Namespace) -> None:
     """Show the first rows."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table.column_names, options.columns)
+        names = column_names(table.columns, options.columns)
         if options.where is None:
             rows = (table if names is None else table[names]).head(options.n)
         else:
@@ -57,7 +57,7 @@ def head(options: Namespace) -> None:
 def tail(options: Namespace) -> None:
     """Show the last rows."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table.column_names, options.columns)
+        names = column_names(table.columns, options.columns)
         shown = table if names is None else table[names]
         if options.where is None:
             rows = shown.tail(options.n)
@@ -96,9 +96,7 @@ def count(options: Namespace) -> None:
 def explain(options: Namespace) -> None:
     """Show what a read reads and skips."""
     with blz.open(options.path, **options.at) as table:
-        plan = table.explain(
-            column_names(table.column_names, options.columns), filters=options.where
-        )
+        plan = table.explain(column_names(table.columns, options.columns), filters=options.where)
         result = {"path": table.path, **asdict(plan)}
     print_result(options, result, str(plan).split("\n"))
 
@@ -123,7 +121,7 @@ def diff(options: Namespace) -> None:
     """Show what changed between two versions."""
     with blz.open(options.path) as table:
         found = table.diff(options.old, options.new)
-        result = {"path": table.path, **asdict(found)}
+        result = {"path": table.path, **found.to_json()}
     print_result(options, result, str(found).split("\n"))
 
 

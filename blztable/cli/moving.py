@@ -34,7 +34,7 @@ def import_(options: Namespace) -> None:
     with blz.open(options.table) as table:
         result: Json = {"table": table.path, "version": made or table.version}
         result |= {"is_repeated": made is not None, "rows_appended": rows}
-        result |= {"rows": table.nrows, "columns": len(table.column_names)}
+        result |= {"rows": len(table), "columns": len(table.columns)}
         result |= {"nbytes": table.nbytes, "cbytes": table.cbytes}
     if made:
         print_result(options, result, [_told(options, made)])
@@ -100,8 +100,8 @@ def _convert(options: Namespace) -> int:
             raise UsageError(
                 f"{path} is a table of blztable; copy it with `blz pack` or `blz unpack`"
             )
-        names = column_names(old.column_names, options.columns)
-        total = old.nrows
+        names = column_names(old.columns, options.columns)
+        total = len(old)
     mode: Literal["w", "x"] = "w" if options.replace else "x"
     with bar("importing", total) as advance:
         seen = 0
@@ -226,7 +226,7 @@ def upsert(options: Namespace) -> None:
     if made := _version_made(options):
         with blz.open(options.table) as table:
             result: Json = {"table": table.path, "version": made, "is_repeated": True}
-            result |= {"rows_appended": 0, "rows_updated": 0, "rows": table.nrows}
+            result |= {"rows_appended": 0, "rows_updated": 0, "rows": len(table)}
         print_result(options, result, [_told(options, made)])
         return
     with blz.open(options.table, "a") as table:
@@ -241,7 +241,7 @@ def upsert(options: Namespace) -> None:
                 return list(map(pa.Table.from_batches, parts.values()))
 
             data = _until_wide_enough(files, read)
-        on = column_names(table.column_names, options.on)
+        on = column_names(table.columns, options.on)
         assert on is not None
         try:
             if options.commit_id is None:
@@ -252,16 +252,16 @@ def upsert(options: Namespace) -> None:
                 done = tx.changed
         except blz.SchemaError as error:
             raise blz.SchemaError(f"{', '.join(options.files)}: {error}") from None
-        result = {"table": table.path, "is_repeated": False, **asdict(done), "rows": table.nrows}
+        result = {"table": table.path, "is_repeated": False, **asdict(done), "rows": len(table)}
     print_result(options, result, [str(done)])
 
 
 def export(options: Namespace) -> None:
     """Write rows to a file or to standard output."""
     with blz.open(options.path, **options.at) as table:
-        names = column_names(table.column_names, options.columns)
+        names = column_names(table.columns, options.columns)
         with table.to_batches(names, filters=options.where) as batches:
-            total = table.nrows if options.where is None else None
+            total = len(table) if options.where is None else None
             _write(options, batches, batches.schema, total)
 
 

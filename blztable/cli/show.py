@@ -27,14 +27,14 @@ def info(table: blz.CTable) -> Json:
     return {
         "path": table.path,
         **stored,
-        "rows": table.nrows,
-        "columns": len(table.column_names),
+        "rows": len(table),
+        "columns": len(table.columns),
         **(
             {"row_groups": entry.row_groups, "deleted_rows": entry.deleted_rows}
             if kind is None
             else {}
         ),
-        "sort_by": [list(key) for key in table.sort_by],
+        "sort_by": [list(key) for key in table.storage.sort_by or ()],
         "digits": _digits(table),
         "nbytes": table.nbytes,
         "cbytes": table.cbytes,
@@ -166,7 +166,7 @@ def streams(table: blz.CTable) -> Json:
     return {
         "columns": [
             {"name": name, "streams": [asdict(one) for one in table[name].streams()]}
-            for name in dict.fromkeys(table.column_names)
+            for name in dict.fromkeys(table.columns)
         ]
     }
 

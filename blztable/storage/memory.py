@@ -1,4 +1,4 @@
-"""Memory store: a store in memory, for tests and for temporary tables.
+"""Memory store: a store in memory, and the value by which users name one.
 
 Knows nothing of the values. It keeps the promises of `store.Store` for one process, but nothing is
 durable. Values and prefixes are entries, so both can be locked.
@@ -25,29 +25,8 @@ class _Entry:
     holder: Holder = field(default_factory=Holder)
 
 
-class MemoryStore(Store):
-    """A place for tables in memory, in place of a path.
-
-    All functions and methods work on it as on a directory: versions, transactions, filters, threads
-    that read and write. Its table is gone with the store. Other processes do not see it. The
-    methods of a store are for the engine, not for callers.
-
-    Parameters
-    ----------
-    name : str, default "memory"
-        Name of the store in messages, and `CTable.path`.
-
-    Examples
-    --------
-    >>> import blztable as blz
-    >>> store = blz.MemoryStore()
-    >>> blz.to_blz({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]}, store)
-    >>> with blz.open(store, mode="a") as t:
-    ...     t.delete([("people", "<", 1_000_000)])
-    Changed(rows_deleted=1, version=2)
-    >>> blz.read_table(store)["city"].to_pylist()
-    ['Rome']
-    """
+class RamStore(Store):
+    """Values in memory. Gone with the store; other processes do not see it."""
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name
@@ -218,6 +197,38 @@ class MemoryStore(Store):
                 raise CorruptError(f"{self._name}/{prefix}: expected a prefix, found a value")
 
 
+class MemoryStore:
+    """A place for tables in memory, in place of a path.
+
+    All functions and methods work on it as on a directory: versions, transactions, filters, threads
+    that read and write. Its table is gone with the store. Other processes do not see it. It has no
+    methods of its own: `copy` brings its table to a file, and a table into it.
+
+    Parameters
+    ----------
+    name : str, default "memory"
+        Name of the store in messages, and `CTable.path`.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> store = blz.MemoryStore()
+    >>> blz.to_blz({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]}, store)
+    >>> with blz.open(store, mode="a") as t:
+    ...     t.delete([("people", "<", 1_000_000)])
+    Changed(rows_deleted=1, version=2)
+    >>> blz.read_table(store)["city"].to_pylist()
+    ['Rome']
+    """
+
+    def __init__(self, name: str = "memory") -> None:
+        # What the package works on: `resolve.store_at` returns it.
+        self._store = RamStore(name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store.name!r})"
+
+
 class MemoryReader(Closing):
     """A value in memory. Later changes of the key do not affect it."""
 
@@ -245,7 +256,7 @@ class MemoryReader(Closing):
         self._data = None
 
 
-_stores: WeakSet[MemoryStore] = WeakSet()
+_stores: WeakSet[RamStore] = WeakSet()
 
 
 def _renew_all() -> None:

@@ -21,7 +21,9 @@ class Attributes(MutableMapping[Any, Any]):
 
     Made by `CTable.attrs` and `Transaction.attrs`. Each change of a table's attributes is one
     commit. Values are JSON, bytes, tuples, sets, dicts, and numbers, times and 1-dimensional arrays
-    of numpy and pandas; each comes back as it was.
+    of numpy and pandas; each comes back as it was. A change raises ConflictError if another commit
+    changed one of these attributes, TransactionError if a transaction of the table is open (use its
+    `attrs`), and ReadOnlyError if the table was opened for reading.
 
     Examples
     --------
@@ -70,12 +72,6 @@ class Attributes(MutableMapping[Any, Any]):
         ------
         TypeError
             A value that cannot be kept.
-        ConflictError
-            Another commit changed one of these attributes.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open; use its `attrs`.
 
         Examples
         --------
@@ -91,15 +87,6 @@ class Attributes(MutableMapping[Any, Any]):
 
     def clear(self) -> None:
         """Remove all attributes in one commit.
-
-        Raises
-        ------
-        ConflictError
-            Another commit changed one of these attributes.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open; use its `attrs`.
 
         Examples
         --------
@@ -125,12 +112,6 @@ class Attributes(MutableMapping[Any, Any]):
         ------
         KeyError
             The table has no attributes.
-        ConflictError
-            Another commit changed one of these attributes.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open; use its `attrs`.
 
         Examples
         --------

@@ -80,14 +80,6 @@ class Batches(Closing):
         -------
         pyarrow.Schema
             One field per column.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
-        >>> with blz.open("t.blz") as t, t.to_batches(["b"]) as batches:
-        ...     batches.schema.names
-        ['b']
         """
         return self._schema
 
@@ -104,8 +96,6 @@ class Batches(Closing):
 
         Raises
         ------
-        CorruptError
-            A file is damaged or missing.
         ClosedError
             The stream, or its table, was closed.
         """

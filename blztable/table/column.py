@@ -25,6 +25,8 @@ from blztable.table.snapshot import Snapshot
 class Column:
     """One column of an open table, made by ``t["name"]``; values are read when asked for.
 
+    Each method that reads raises CorruptError, LimitError and ClosedError, as `CTable` says.
+
     Examples
     --------
     >>> import blztable as blz
@@ -47,14 +49,6 @@ class Column:
         -------
         str
             The name.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].name
-        'a'
         """
         return str(self._field.name)
 
@@ -66,34 +60,17 @@ class Column:
         -------
         pyarrow.DataType
             The type.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].type
-        DataType(int64)
         """
         return self._field.type
 
     @property
     def digits(self) -> int | None:
-        """Number of significant decimal digits kept of floats, by the option `truncate`.
+        """Number of significant decimal digits kept of floats, by the option `digits`.
 
         Returns
         -------
         int or None
             The number of digits; None if values are stored as they are.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> storage = blz.Storage(columns={"price": blz.Storage(digits=3)})
-        >>> blz.to_blz({"price": [1.23456, 123.456]}, "t.blz", storage=storage)
-        >>> with blz.open("t.blz") as t:
-        ...     t["price"].digits, t["price"].to_numpy()
-        (3, array([  1.234375, 123.4375  ]))
         """
         return digits_of(self._field)
 
@@ -105,14 +82,6 @@ class Column:
         -------
         int
             Bytes that the values take in memory as Arrow arrays.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].nbytes
-        24
         """
         return self._snapshot.projection.nbytes(self._index)
 
@@ -124,14 +93,6 @@ class Column:
         -------
         int
             Bytes of the column's files on disk.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].cbytes < t["a"].nbytes / 10
-        True
         """
         return self._snapshot.projection.cbytes(self._index)
 
@@ -147,16 +108,6 @@ class Column:
         -------
         FixedMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.add_column("b", [3, 4], storage=blz.Storage(meta={"unit": b"kg"}))
-        ...     t["b"].meta["unit"] = b"lb"
-        ...     print(t["b"].meta.get("unit"))
-        b'lb'
         """
         return fixed_metalayers(self._table, self._id, self.name)
 
@@ -168,15 +119,6 @@ class Column:
         -------
         VariableMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     t["a"].vlmeta.add("unit", b"kg")
-        ...     print(dict(t["a"].vlmeta), t.version)
-        {'unit': b'kg'} 2
         """
         return variable_metalayers(self._table, self._id, self.name)
 
@@ -189,13 +131,6 @@ class Column:
         -------
         tuple of StreamStorage
             The streams, as in docs/format.md: the values, and for text their ends.
-
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -234,8 +169,6 @@ class Column:
         ------
         IndexError
             The column has no row of this number.
-        CorruptError
-            A file is damaged or missing.
 
         Examples
         --------
@@ -262,13 +195,6 @@ class Column:
         int
             Number of rows without a value. A NaN is a value.
 
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -290,13 +216,6 @@ class Column:
             and NaNs are left out. None if no value is left, or if values of this type have no
             order; those of nested types have none.
 
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -315,13 +234,6 @@ class Column:
         Any
             The value as a Python object, or None.
 
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -339,15 +251,6 @@ class Column:
         -------
         pyarrow.ChunkedArray
             All values, with shape (rows,).
-
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        LimitError
-            The result would not fit into this machine's memory.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -371,15 +274,6 @@ class Column:
         -------
         pandas.Series
             All values, with shape (rows,). A column that is the index itself has a default index.
-
-        Raises
-        ------
-        CorruptError
-            A file is damaged or missing.
-        LimitError
-            The result would not fit into this machine's memory.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -415,12 +309,6 @@ class Column:
         ------
         SchemaError
             Numpy has no type for these values; use `to_arrow`.
-        CorruptError
-            A file is damaged or missing.
-        LimitError
-            The result would not fit into this machine's memory.
-        ClosedError
-            The table was closed.
 
         Examples
         --------

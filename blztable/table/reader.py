@@ -58,28 +58,9 @@ class TableReader:
         # Indices of the columns shown, None for all of them.
         self._columns = columns
 
-    @property
-    def nrows(self) -> int:
-        """Number of rows of the version shown.
-
-        Returns
-        -------
-        int
-            Number of rows, also what `len` returns.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.nrows, len(t)
-        (3, 3)
-        """
-        return self._snapshot.rows
-
     def __len__(self) -> int:
-        """Number of rows."""
-        return self.nrows
+        """Number of rows of the version shown."""
+        return self._snapshot.rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,57 +71,22 @@ class TableReader:
         pyarrow.Schema
             One field per column. Data that came from Arrow keep their schema exactly; a DataFrame's
             schema carries the pandas metadata that pyarrow needs to restore its index.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.schema.types
-        [DataType(int64), DataType(string)]
         """
         snapshot, shown = self._reading()
         return snapshot.schema(shown)
 
     @property
-    def column_names(self) -> list[str]:
-        """Names of the columns shown, in order.
-
-        Returns
-        -------
-        list of str
-            One name per column. The columns of a stored index are among them.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.column_names, t[["b"]].column_names
-        (['a', 'b'], ['b'])
-        """
-        snapshot, shown = self._reading()
-        names = snapshot.projection.schema.names
-        return [names[index] for index in shown]
-
-    @property
     def columns(self) -> list[str]:
-        """Names of the columns shown, as in pandas; the same as `column_names`.
+        """Names of the columns shown, in order. Those of a stored index are among them.
 
         Returns
         -------
         list of str
             One name per column.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": ["x"]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.columns, list(t), "a" in t
-        (['a', 'b'], ['a', 'b'], True)
         """
-        return self.column_names
+        snapshot, shown = self._reading()
+        names = snapshot.projection.schema.names
+        return [names[index] for index in shown]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -150,24 +96,16 @@ class TableReader:
         -------
         tuple of int
             The number of rows, and the number of columns shown.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.shape
-        (3, 2)
         """
-        return self.nrows, len(self.column_names)
+        return len(self), len(self.columns)
 
     def __iter__(self) -> Iterator[str]:
         """Return an iterator of the names of the columns, as in pandas."""
-        return iter(self.column_names)
+        return iter(self.columns)
 
     def __contains__(self, name: object) -> bool:
         """True if a column has this name."""
-        return name in self.column_names
+        return name in self.columns
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return `to_numpy`, as numpy and scikit-learn ask for it; it is always a copy."""
@@ -184,14 +122,6 @@ class TableReader:
         -------
         int
             Bytes that the values take in memory as Arrow arrays.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.nbytes, t.cbytes < t.nbytes
-        (8000000, True)
         """
         snapshot, shown = self._reading()
         return sum(snapshot.projection.nbytes(index) for index in shown)
@@ -204,14 +134,6 @@ class TableReader:
         -------
         int
             Bytes of the columns' files on disk, without the manifest.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(1_000_000)}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.cbytes < t.nbytes / 10
-        True
         """
         snapshot, shown = self._reading()
         return sum(snapshot.projection.cbytes(index) for index in shown)
@@ -227,41 +149,9 @@ class TableReader:
         -------
         list of RowGroup
             In stored order; together they have all rows.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(10)}, "t.blz", storage=blz.Storage(row_group_rows=4))
-        >>> with blz.open("t.blz") as t:
-        ...     [t[one.start : one.stop].num_rows for one in t.row_groups]
-        [4, 4, 2]
         """
         snapshot, shown = self._reading()
         return datasets.ranges.row_groups(snapshot.projection, shown)
-
-    @property
-    def sort_by(self) -> list[tuple[str, str]]:
-        """Columns that `to_blz` or `compact` last sorted the rows by.
-
-        Rows that were appended or changed since are not in this order until `compact` sorts again.
-
-        Returns
-        -------
-        list of (str, str)
-            Name and direction, "ascending" or "descending", of each column; empty if the rows were
-            never sorted.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [2, 1, 3]}, "t.blz", sort_by=[("a", "descending")])
-        >>> with blz.open("t.blz") as t:
-        ...     t.sort_by
-        [('a', 'descending')]
-        """
-        version = self._snapshot.version
-        keys = kept(version.head.properties, version.head.columns.paths)
-        return [(version.schema.names[index], way) for index, way in keys]
 
     @property
     def storage(self) -> Storage:
@@ -270,16 +160,9 @@ class TableReader:
         Returns
         -------
         Storage
-            What was given when the table was written, or to `CTable.configure`, and the digits that
-            are kept of columns.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz", compression="zstd")
-        >>> with blz.open("t.blz") as t:
-        ...     t.storage
-        Storage(compression='zstd', checksum='crc32')
+            What was given when the table was written, or to `CTable.configure` or `CTable.compact`,
+            and the digits that are kept of columns. Rows that were appended or changed since the
+            last sort are not in the order of `sort_by` until `CTable.compact` sorts again.
         """
         snapshot, shown = self._reading()
         storage = storage_of(snapshot.version.head.properties)
@@ -287,7 +170,10 @@ class TableReader:
         fields = (snapshot.projection.schema.field(index) for index in shown)
         for name, digits in digits_by_name(fields).items():
             columns[name] = replace(columns.get(name, Storage()), digits=digits)
-        return replace(storage, columns=columns or None)
+        version = snapshot.version
+        keys = kept(version.head.properties, version.head.columns.paths)
+        order = [(version.schema.names[index], direction) for index, direction in keys]
+        return replace(storage, columns=columns or None, sort_by=order or None)
 
     @property
     def version(self) -> int:
@@ -297,15 +183,6 @@ class TableReader:
         -------
         int
             1 for the first version; each commit adds one.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> for n in range(3):
-        ...     blz.to_blz({"n": [n]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.version
-        3
         """
         return self._snapshot.version.head.version
 
@@ -317,14 +194,6 @@ class TableReader:
         -------
         str
             The table's directory, or the name of its store.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     print(t.path)
-        /.../t.blz
         """
         return self._snapshot.name
 
@@ -339,15 +208,6 @@ class TableReader:
         blztable.Attributes
             A mutable mapping of str to values; each assignment is one commit, or part of a
             transaction.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "tills.blz", storage=blz.Storage(attrs={"source": "till 7"}))
-        >>> with blz.open("tills.blz", mode="a") as t:
-        ...     t.attrs["checked"] = True
-        ...     print(t.attrs, t.version)
-        {'source': 'till 7', 'checked': True} 2
         """
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
@@ -362,15 +222,6 @@ class TableReader:
         -------
         FixedMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz", storage=blz.Storage(meta={"pet": b"cat"}))
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     t.meta.update("pet", b"dog")
-        ...     print(t.meta["pet"], t.version)
-        b'dog' 2
         """
         return fixed_metalayers(self)
 
@@ -385,15 +236,6 @@ class TableReader:
         -------
         VariableMetalayers
             A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     t.vlmeta["pet"] = b"giraffe"
-        ...     print(t.vlmeta, t.version)
-        VariableMetalayers({'pet': b'giraffe'}) 2
         """
         return variable_metalayers(self)
 
@@ -432,21 +274,6 @@ class TableReader:
         -------
         pyarrow.Table
             The rows that meet the condition, in stored order; one column per name.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it, or
-            `dictionaries` names a column of another type.
-        CorruptError
-            A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
-            rest.
-        LimitError
-            The result would not fit into this machine's memory; read it with `to_batches`.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -501,17 +328,8 @@ class TableReader:
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it, or
-            `dictionaries` names a column of another type.
-        CorruptError
-            A file is damaged or missing; raised by the batch that needs it.
         ValueError
             The number of rows of a batch is less than 1.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -568,21 +386,6 @@ class TableReader:
             The rows that meet the condition, in stored order and with their index labels; one
             column per name.
 
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it, or
-            `dictionaries` names a column of another type.
-        CorruptError
-            A file is damaged or missing; `verify` lists all damage, `on_corrupt="skip"` reads the
-            rest.
-        LimitError
-            The result would not fit into this machine's memory; read it with `to_batches`.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -637,8 +440,6 @@ class TableReader:
         ------
         SchemaError
             Numpy has no type for these values, or two fields would have one name.
-        ColumnNotFoundError, CorruptError, LimitError, ClosedError
-            As in `to_arrow`.
 
         Examples
         --------
@@ -672,17 +473,6 @@ class TableReader:
         int
             Number of rows.
 
-        Raises
-        ------
-        ColumnNotFoundError
-            The filter names a column that the table does not have.
-        SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -712,17 +502,6 @@ class TableReader:
         Explanation
             Row groups, rows, pages and bytes, per column and in total. `print` shows a table.
 
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        SchemaError
-            A filter compares a column with a value of a type that cannot be compared with it.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
         Examples
         --------
         >>> import blztable as blz
@@ -747,16 +526,7 @@ class TableReader:
         Returns
         -------
         pyarrow.Table
-            The first min(n, nrows) rows of the columns shown.
-
-        Raises
-        ------
-        ValueError
-            The number of rows is negative.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
+            The first min(n, len(t)) rows of the columns shown.
 
         Examples
         --------
@@ -779,16 +549,7 @@ class TableReader:
         Returns
         -------
         pyarrow.Table
-            The last min(n, nrows) rows of the columns shown, in stored order.
-
-        Raises
-        ------
-        ValueError
-            The number of rows is negative.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
+            The last min(n, len(t)) rows of the columns shown, in stored order.
 
         Examples
         --------
@@ -809,7 +570,7 @@ class TableReader:
         Parameters
         ----------
         indices : array-like of int
-            Row numbers, 1-dimensional, from 0 to nrows - 1: a numpy, Arrow or pandas array, or a
+            Row numbers, 1-dimensional, from 0 to len(t) - 1: a numpy, Arrow or pandas array, or a
             list.
         columns : sequence of str or tuple of str, optional
             Names of the columns to read, in this order; all by default.
@@ -827,12 +588,6 @@ class TableReader:
             A row number is negative, null, or not less than the number of rows.
         TypeError
             The row numbers are not integers: a boolean mask, for example.
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -868,8 +623,6 @@ class TableReader:
         ------
         ValueError
             `n` is negative.
-        ColumnNotFoundError, CorruptError, ClosedError
-            As in `take`.
 
         Examples
         --------
@@ -879,8 +632,8 @@ class TableReader:
         ...     t.sample(3, seed=0).num_rows
         3
         """
-        count = min(checked_count(n, "n"), self.nrows)
-        chosen = np.random.default_rng(seed).choice(self.nrows, count, replace=False)
+        count = min(checked_count(n, "n"), len(self))
+        chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return self.take(np.sort(chosen), columns)
 
     def describe(self, columns: ColumnNames | None = None) -> pd.DataFrame:
@@ -900,15 +653,6 @@ class TableReader:
             A row for each column, with its type, the numbers of values and of nulls, and the least
             and the greatest value. Nulls and NaNs are left out of these two. They are None if no
             value is left, or if values of the type have no order.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -952,12 +696,8 @@ class TableReader:
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
         SchemaError
             `dictionaries` names a column of another type.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -993,8 +733,6 @@ class TableReader:
 
         Raises
         ------
-        ClosedError
-            The table was closed.
         StorageError
             A file could not be read, for want of permission, descriptors or memory, or on a network
             file system. That says nothing of its bytes. A disk that cannot read a file any more
@@ -1011,30 +749,6 @@ class TableReader:
         """
         snapshot, shown = self._reading()
         return snapshot.verify(shown, full=full)
-
-    def fragments(self) -> list["RowRange"]:
-        """Return readers of a few row groups each, for engines that scan in parts.
-
-        Returns
-        -------
-        list of RowRange
-            They have all rows, in stored order, and the methods of a table that a scan calls.
-
-        Raises
-        ------
-        ClosedError
-            The table was closed.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(10)}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     [part.count() for part in t.fragments()]
-        [10]
-        """
-        self._snapshot.check_open()
-        return datasets.ranges.RowRange.all(*self._reading())
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
@@ -1054,7 +768,7 @@ class TableReader:
         """Return a column or a field, the table with some columns, rows of a slice, or one row."""
         if isinstance(key, str | tuple):
             snapshot, shown = self._reading()
-            if key not in self.column_names and (field := snapshot.field(key, shown)):
+            if key not in self.columns and (field := snapshot.field(key, shown)):
                 return Column(*field, self)
             snapshot, indices = self._reading([key])
             if len(indices) > 1:
@@ -1079,14 +793,14 @@ class TableReader:
 
     def _row(self, number: int) -> dict[str, Any]:
         """Return one row as Python values by column name; a negative number counts from the end."""
-        names = self.column_names
+        names = self.columns
         if len(set(names)) < len(names):
             raise SchemaError(
                 f"{self.path}: several columns share a name, so a row is no dict; use take()"
             )
-        if not -self.nrows <= number < self.nrows:
-            raise IndexError(f"row {number} of a table of {self.nrows} rows")
-        row = self.take([number % self.nrows]).to_pylist()
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"row {number} of a table of {len(self)} rows")
+        row = self.take([number % len(self)]).to_pylist()
         return dict(row[0])
 
     def __arrow_c_schema__(self) -> object:
@@ -1104,7 +818,7 @@ class TableReader:
         width = max(map(len, names), default=0)
         lines = [
             f"<{type(self).__name__} {self.path}, version {self.version}: "
-            f"{counted(self.nrows, 'row')} x {counted(len(shown), 'column')}, "
+            f"{counted(len(self), 'row')} x {counted(len(shown), 'column')}, "
             f"{size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
         lines += [
@@ -1128,7 +842,7 @@ class TableReader:
         return as_html(title, rows, (snapshot.rows, len(shown)), why)
 
     def _ipython_key_completions_(self) -> list[str]:
-        return self.column_names
+        return self.columns
 
     def _reading(
         self, columns: ColumnNames | None = None, dictionaries: Coded = None
@@ -1149,6 +863,11 @@ class TableReader:
             as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)
         return snapshot, positions
+
+    def _fragments(self) -> list["RowRange"]:
+        """Return readers of a few row groups each, which have all rows, for scans in parts."""
+        self._snapshot.check_open()
+        return datasets.ranges.RowRange.all(*self._reading())
 
     def _set_attributes(self, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
         raise self._read_only()

@@ -5,19 +5,12 @@ open. After a commit of its own it shows the version it published. Knows nothing
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from functools import partial
 from time import monotonic
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    SupportsIndex,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, SupportsIndex, overload
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -33,6 +26,7 @@ from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionE
 from blztable.format import layout
 from blztable.report import (
     Changed,
+    ChangedRows,
     DiskUsage,
     Erased,
     Repaired,
@@ -41,7 +35,7 @@ from blztable.report import (
     VersionInfo,
     VersionLeft,
 )
-from blztable.storage.store import KeyNotFound
+from blztable.storage.store import KeyNotFound, Store
 from blztable.table import changing
 from blztable.table.column import Column
 from blztable.table.names import checked_integer
@@ -60,19 +54,6 @@ P = ParamSpec("P")
 REPAIRS = ("skip", "null")
 
 
-class Changes(NamedTuple):
-    """Result of `CTable.changes`: the rows added and the rows removed.
-
-    Attributes
-    ----------
-    added, removed : pyarrow.Table
-        Rows that only the newer version has, and rows that only the older one has.
-    """
-
-    added: pa.Table
-    removed: pa.Table
-
-
 class CTable(Verbs, Closing):
     """One version of a table on disk, opened for reading or for changes.
 
@@ -83,8 +64,25 @@ class CTable(Verbs, Closing):
     that, no reader sees any of it. Changes that others committed meanwhile are kept. If a change
     relies on something that another commit changed, it is made again on the newest version, as
     often as `retries` of `open` says. After that it raises ConflictError and nothing is committed;
-    open the table again and repeat the change. Each method that changes rows, columns or settings
-    returns a `Changed`, which says what it did. Each method that commits raises:
+    open the table again and repeat the change. What each change relies on is in
+    docs/how-to/several-producers.md. Each method that changes rows, columns or settings returns a
+    `Changed`, which says what it did.
+
+    A method names only the errors of its own. Each method raises:
+
+    - ClosedError if the table was closed: open it again;
+    - ColumnNotFoundError if a name, a condition or an expression is of no column of the table;
+    - SchemaError if a condition compares a column with a value of a type that cannot be compared
+      with it, or `dictionaries` names a column that is not text or binary;
+    - ValueError if a number of rows is negative.
+
+    Each method that reads rows raises:
+
+    - CorruptError if a file is damaged or missing: `verify` lists all damage, and
+      ``on_corrupt="skip"`` reads the rest; a stream raises it at the batch that needs the file;
+    - LimitError if the result would not fit into this machine's memory: read it with `to_batches`.
+
+    Each method that commits raises:
 
     - ReadOnlyError if the table was opened with mode "r": open it with mode "a";
     - TransactionError while a transaction of this table is open: use the transaction;
@@ -98,10 +96,12 @@ class CTable(Verbs, Closing):
     >>> import blztable as blz
     >>> blz.to_blz({"city": ["Rome", "Oslo"], "people": [2_748_000, 717_000]}, "cities.blz")
     >>> with blz.open("cities.blz") as t:
-    ...     print(t.nrows, t.column_names)
-    ...     print(t["people"][0])
-    2 ['city', 'people']
-    2748000
+    ...     print(t.shape, t.columns, t.version, t.nbytes)
+    ...     print(t.schema.types, t.storage, t.row_groups[0].stop)
+    ...     print(t["people"][0], dict(t.attrs))
+    (2, 2) ['city', 'people'] 1 32
+    [DataType(string), DataType(int64)] Storage(checksum='crc32') 2
+    2748000 {}
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class CTable(Verbs, Closing):
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1, 2, 3], "b": ["x", "y", "z"]}, "t.blz")
         >>> with blz.open("t.blz") as t:
-        ...     t["a"][1], t[["b"]].column_names, t[1:].to_pydict(), t[-1]
+        ...     t["a"][1], t[["b"]].columns, t[1:].to_pydict(), t[-1]
         (2, ['b'], {'a': [2, 3], 'b': ['y', 'z']}, {'a': 3, 'b': 'z'})
         """
         if isinstance(key, list):
@@ -214,8 +214,6 @@ class CTable(Verbs, Closing):
 
         Raises
         ------
-        ReadOnlyError
-            The table was opened with mode "r", or before a fork.
         ConflictError
             At the end of the `with`: another commit changed something that the changes rely on.
             Nothing is committed; open the table again and repeat the transaction.
@@ -235,7 +233,7 @@ class CTable(Verbs, Closing):
         ...         with t.transaction(commit_id="day 2") as tx:
         ...             done = tx.append({"day": [2], "sold": [9]})
         ...             tx.attrs["until"] = 2
-        ...     print(t.nrows, t.attrs["until"], t.version)
+        ...     print(len(t), t.attrs["until"], t.version)
         2 2 2
         """
         self._check_writable()
@@ -251,13 +249,6 @@ class CTable(Verbs, Closing):
         list of VersionInfo
             One entry per version, oldest first: number, time, operation, rows and so on. The entry
             of a damaged version says so in `damage`.
-
-        Raises
-        ------
-        ClosedError
-            The table was closed.
-        StorageError
-            The disk fails.
 
         Examples
         --------
@@ -291,18 +282,6 @@ class CTable(Verbs, Closing):
             On a change: the version does not exist any more.
         ConflictError
             On a change: another commit changed the same tag.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     t.tags["audited"] = t.version
-        ...     done = t.delete("n = 1")
-        ...     print(t.tags)
-        {'audited': 1}
-        >>> blz.read_table("t.blz", version="audited").num_rows
-        2
         """
         return Tags(self._tags, self._set_tags)
 
@@ -324,8 +303,6 @@ class CTable(Verbs, Closing):
             The manifest of the newest version is damaged; the table shows the version as before.
         ValueError
             The table is one with a list of columns, `t[["a"]]`: refresh `t`, and select again.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -333,7 +310,7 @@ class CTable(Verbs, Closing):
         >>> blz.to_blz({"n": [1]}, "t.blz")
         >>> t = blz.open("t.blz")
         >>> blz.to_blz({"n": [2]}, "t.blz", mode="a")
-        >>> t.refresh(), t.version, t.nrows
+        >>> t.refresh(), t.version, len(t)
         (True, 2, 2)
         >>> t.refresh()
         False
@@ -364,8 +341,6 @@ class CTable(Verbs, Closing):
         ------
         CorruptError
             The newest manifest is damaged.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
@@ -381,7 +356,7 @@ class CTable(Verbs, Closing):
         return check.usage.disk_usage(self._snapshot.version.store)
 
     def diff(self, old: int | str, new: int | str | None = None) -> VersionDiff:
-        """Compare two versions by their manifests; no column is read.
+        """Compare two versions by their manifests; `VersionDiff.rows` reads the rows that differ.
 
         Parameters
         ----------
@@ -401,17 +376,16 @@ class CTable(Verbs, Closing):
             The table has no version with this number.
         CorruptError
             The manifest of a version is damaged.
-        ClosedError
-            The table was closed.
 
         Examples
         --------
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     version = t.append({"n": [2, 3]})
-        ...     t.diff(1).rows_added
-        2
+        ...     done = t.append({"n": [2, 3]})
+        ...     found = t.diff(1)
+        ...     print(found.rows_added, found.rows().added["n"].to_pylist())
+        2 [2, 3]
         """
         self._snapshot.check_open()
         store = self._snapshot.version.store
@@ -422,62 +396,12 @@ class CTable(Verbs, Closing):
                     version, lock = pin(store, number_of(store, number))
                     stack.callback(lock.close)
                     pinned.append(version)
-            return history.difference(pinned[1], pinned[-1 if new is not None else 0])
+            versions = pinned[1], pinned[-1 if new is not None else 0]
+            numbers = [version.head.version for version in versions]
+            found = history.difference(*versions)
+        return replace(found, _read=partial(_rows_between, store, *numbers))
 
-    def changes(self, since: int | str) -> Changes:
-        """Return the rows that the version shown has and an older one lacks, and the other way.
-
-        A row that was updated is removed with its old values and added with the new ones. Rows that
-        were only moved or written again are no changes. Row groups that both versions share are not
-        read; the rows of the others are compared in memory. Columns that only one of the versions
-        has are left out. If the table was written anew with mode "w" in between, columns of the
-        same name are compared.
-
-        Parameters
-        ----------
-        since : int or str
-            Number or tag of the older version.
-
-        Returns
-        -------
-        Changes
-            Two tables, `added` and `removed`, each in the order of its version.
-
-        Raises
-        ------
-        TableNotFoundError
-            The version does not exist any more.
-        SchemaError
-            A column has got another type, or no column is left.
-        CorruptError
-            A file is damaged or missing.
-        ClosedError
-            The table was closed.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.update({"n": 20}, where=[("n", "==", 2)])
-        ...     done = t.append({"n": [4]})
-        ...     found = t.changes(since=1)
-        ...     print(found.added["n"].to_pylist(), found.removed["n"].to_pylist())
-        [20, 4] [2]
-        """
-        self._snapshot.check_open()
-        new = self._snapshot
-        store = new.version.store
-        old = Snapshot(*pin(store, number_of(store, since)))
-        with closing(old):
-            with new._guarded():
-                added, removed = change.keyed.differences(old.version, new.version)
-                before, after = change.keyed.common_columns(old.version, new.version)
-            names = [new.version.schema.names[index] for index in after]
-            gone = old.take(before, removed).rename_columns(names)
-            return Changes(new.take(after, added), gone)
-
-    def restore(self, version: int | str) -> int:
+    def restore(self, version: int | str) -> Changed:
         """Commit the contents of an older version as the newest one.
 
         All commits after that version are undone, and their `commit_id`s forgotten: their jobs may
@@ -491,17 +415,13 @@ class CTable(Verbs, Closing):
 
         Returns
         -------
-        int
-            Number of the new version.
+        Changed
+            The number of the new version. Rows are not counted.
 
         Raises
         ------
         TableNotFoundError
             The version does not exist any more.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -509,9 +429,9 @@ class CTable(Verbs, Closing):
         >>> blz.to_blz({"n": [1, 2]}, "undo.blz")
         >>> with blz.open("undo.blz", mode="a") as t:
         ...     print(t.delete([("n", "==", 1)]))
-        ...     print(t.restore(1), t.nrows)
+        ...     print(t.restore(1), len(t), sep="; ")
         version 2: 1 row deleted
-        3 2
+        version 3: no rows changed; 2
         """
         self._check_alone()
         store = self._snapshot.version.store
@@ -519,7 +439,7 @@ class CTable(Verbs, Closing):
         with pinned:
             published = change.creation.restore(old, is_durable=self._durability == "full")
         self._show_version(*published)
-        return self.version
+        return Changed(version=self.version)
 
     def repair(self, on_corrupt: Literal["skip", "null"] = "skip") -> Repaired:
         """Commit a new version with all that can be read of this one.
@@ -547,10 +467,6 @@ class CTable(Verbs, Closing):
             A value would become null in a column that allows no nulls.
         ConflictError
             Other commits changed rows each time.
-        ReadOnlyError
-            The table was opened with mode "r".
-        BusyError, StorageError, CommitUnknownError
-            The commit failed, see `CTable`.
 
         Examples
         --------
@@ -562,7 +478,7 @@ class CTable(Verbs, Closing):
         >>> size = file.write_bytes(b"x" * file.stat().st_size)
         >>> with blz.open("t.blz", mode="a") as t:
         ...     done = t.repair()
-        ...     print(done.version, t.nrows, t.verify().is_intact)
+        ...     print(done.version, len(t), t.verify().is_intact)
         2 20 True
         """
         check_choice("on_corrupt", on_corrupt, REPAIRS)
@@ -599,10 +515,6 @@ class CTable(Verbs, Closing):
         BusyError
             Writers were active all the time. The rows are deleted, and the older versions still
             have them; call it again.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open.
         StorageError, CommitUnknownError
             The commit failed, see `CTable`.
 
@@ -612,7 +524,7 @@ class CTable(Verbs, Closing):
         >>> blz.to_blz({"user": [1, 2, 3], "page": ["a", "b", "c"]}, "erased.blz")
         >>> with blz.open("erased.blz", mode="a") as t:
         ...     done = t.erase("user = 2")
-        ...     print(done.rows, done.versions, done.left, t.nrows)
+        ...     print(done.rows, done.versions, done.left, len(t))
         1 (1,) () 2
         """
         done = self._make(changing.rows.erase, where)
@@ -655,10 +567,6 @@ class CTable(Verbs, Closing):
         ------
         BusyError
             Writers were active all the time.
-        ReadOnlyError
-            The table was opened with mode "r".
-        StorageError
-            The disk fails.
 
         Examples
         --------
@@ -713,12 +621,6 @@ class CTable(Verbs, Closing):
                 del before, snapshot
         return tx.changed
 
-    @contextmanager
-    def _changing(self, commit_id: str | None = None) -> Iterator["Target | None"]:
-        self._check_alone()
-        with self._begun(commit_id) as tx, tx._changing() as target:
-            yield target
-
     def _tags(self) -> Mapping[str, int]:
         self._snapshot.check_open()
         return history.tags(self._snapshot.version.store)
@@ -760,6 +662,20 @@ class CTable(Verbs, Closing):
                 "would not be part of it; make the change through the transaction, the name after "
                 "`as`, or after its `with`"
             )
+
+
+def _rows_between(store: Store, old: int, new: int) -> ChangedRows:
+    """Read the rows that only one of two versions has."""
+    with (
+        closing(Snapshot(*pin(store, old))) as before,
+        closing(Snapshot(*pin(store, new))) as after,
+    ):
+        with after._guarded():
+            added, removed = change.keyed.differences(before.version, after.version)
+            positions, new_positions = change.keyed.common_columns(before.version, after.version)
+        names = [after.version.schema.names[index] for index in new_positions]
+        gone = before.take(positions, removed).rename_columns(names)
+        return ChangedRows(after.take(new_positions, added), gone)
 
 
 def _left(

@@ -25,7 +25,7 @@ class Tags(MutableMapping[str, int]):
 
     Made by `CTable.tags`. The tags are those of the newest version, whichever one the table shows.
     Each change is one commit. `open` and the readers take a tag in place of the number of a
-    version.
+    version. A change raises ConflictError if another commit changed one of these tags.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Tags(MutableMapping[str, int]):
     ...     done = t.delete("n = 1")
     ...     print(t.tags, t.version)
     {'audited': 1} 3
-    >>> blz.open("t.blz", version="audited").nrows
+    >>> len(blz.open("t.blz", version="audited"))
     2
     """
 
@@ -86,12 +86,6 @@ class Tags(MutableMapping[str, int]):
             A tag cannot have one of these names.
         TableNotFoundError
             One of the versions does not exist any more.
-        ConflictError
-            Another commit changed one of these tags.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open.
 
         Examples
         --------
@@ -106,15 +100,6 @@ class Tags(MutableMapping[str, int]):
 
     def clear(self) -> None:
         """Remove all tags in one commit.
-
-        Raises
-        ------
-        ConflictError
-            Another commit changed one of these tags.
-        ReadOnlyError
-            The table was opened with mode "r".
-        TransactionError
-            A transaction of the table is open.
 
         Examples
         --------

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self
 
 from blztable.engine import change
 from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
@@ -21,6 +21,7 @@ from blztable.table.snapshot import Scope, Snapshot
 from blztable.table.verbs import Verbs
 
 if TYPE_CHECKING:
+    from blztable.table.changing.appender import Appender
     from blztable.table.changing.target import Target
 
 # Operations that may leave small row groups at the end.
@@ -37,7 +38,8 @@ class Transaction(Verbs):
     of a version. If it fails, the transaction is as it was before. Reads see the changes made so
     far; nobody else sees them before the commit. If another commit changed something that a change
     relies on, the end of the `with` raises ConflictError: a transaction is not made again by
-    itself. Each method that changes a table raises:
+    itself. A method names only the errors of its own; reads raise those that `CTable` names. Each
+    method that changes a table raises:
 
     - TransactionError outside of the `with`;
     - ReadOnlyError in another process than the one that began the transaction.
@@ -55,7 +57,7 @@ class Transaction(Verbs):
     ...     with t.transaction() as tx:
     ...         removed = tx.delete([("day", "==", 2)])
     ...         added = tx.append({"day": [2], "sold": [8]})
-    ...         print(removed, added, tx.nrows, tx.version, sep="; ")
+    ...         print(removed, added, len(tx), tx.version, sep="; ")
     ...     print(t["sold"][:].to_pylist(), t.version)
     1 row deleted; 1 row appended; 2; 1
     [7, 8] 2
@@ -94,18 +96,6 @@ class Transaction(Verbs):
         -------
         int
             Number of the version. If the `commit_id` was known, the version of that commit.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         done = tx.append({"n": [2]})
-        ...         print(tx.version)
-        ...     print(tx.version)
-        1
-        2
         """
         return super().version if self._committed is None else self._committed
 
@@ -117,17 +107,6 @@ class Transaction(Verbs):
         -------
         Changed
             Numbers of rows over all changes, and the number of the version as in `version`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         done = tx.append({"n": [2, 3]})
-        ...         done = tx.truncate(2)
-        ...     print(tx.changed)
-        version 2: 2 rows appended, 1 row deleted
         """
         done = Changed() if self.is_repeated else self._change_set.done
         return replace(done, version=self.version)
@@ -140,19 +119,44 @@ class Transaction(Verbs):
         -------
         bool
             False before and after the `with`.
+        """
+        return self._scope.is_open
+
+    @contextmanager
+    def appender(self, *, evolve: bool = False) -> Iterator["Appender"]:
+        """Append column by column, in any order and in pieces of any size.
+
+        Parameters
+        ----------
+        evolve : bool, optional
+            If True, columns that the table lacks are added, and a column becomes wider, as in
+            `append`.
+
+        Yields
+        ------
+        Appender
+            The columns by name, each with a method `append`. The end of the `with` adds the
+            rows to the transaction; an exception in it discards them.
+
+        Raises
+        ------
+        SchemaError
+            At the end of the `with`: the columns have different numbers of new rows.
 
         Examples
         --------
         >>> import blztable as blz
-        >>> blz.to_blz({"n": [1]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         print(tx.is_open)
-        ...     print(tx.is_open)
-        True
-        False
+        >>> blz.to_blz({"x": [1], "y": ["a"]}, "fed.blz")
+        >>> with blz.open("fed.blz", mode="a") as t:
+        ...     with t.transaction() as tx, tx.appender() as a:
+        ...         a["y"].append(["b", "c"])
+        ...         a["x"].append([2])
+        ...         a["x"].append([3])
+        ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
+        [1, 2, 3] ['a', 'b', 'c']
         """
-        return self._scope.is_open
+        with self._changing() as target, changing.appender.Appender(target, evolve) as begun:
+            yield begun
 
     def __enter__(self) -> Self:
         if self._base is None or self.is_open:
@@ -261,34 +265,6 @@ class Transaction(Verbs):
         scope = self._scope
         # The change set pins the version below.
         self._snapshot = Snapshot(self._change_set.staged, None, lambda: scope.is_open)
-
-    def erase(self, where: Any) -> NoReturn:
-        """Raise TransactionError: a transaction removes no versions, so it cannot erase.
-
-        Parameters
-        ----------
-        where : any
-            Ignored.
-
-        Raises
-        ------
-        TransactionError
-            In any case. End the transaction, and call `CTable.erase`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.transaction() as tx:
-        ...         removed = tx.delete("n = 2")
-        ...     print(t.erase("n = 2").left)
-        ()
-        """
-        raise TransactionError(
-            f"{self.path}: erase removes older versions, which no transaction can take back; end "
-            "the transaction, and call erase() of the table"
-        )
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:

@@ -5,8 +5,7 @@ its other changes. The bodies of the verbs are in `changing/`. Knows nothing of 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 
 from pandas.api.extensions import no_default
@@ -21,7 +20,6 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 
 if TYPE_CHECKING:
-    from blztable.table.changing.appender import Appender
     from blztable.table.changing.target import Target
 
 P = ParamSpec("P")
@@ -41,10 +39,6 @@ class Verbs(TableReader):
     ) -> Changed:
         """Make a change, in a commit of this name; return what it did."""
 
-    @abstractmethod
-    def _changing(self, commit_id: str | None = None) -> "AbstractContextManager[Target | None]":
-        """Make the changes inside of this context as one; None if the commit was made before."""
-
     def _make(
         self, body: Callable[Concatenate["Target", P], None], /, *args: P.args, **kwargs: P.kwargs
     ) -> Changed:
@@ -55,13 +49,14 @@ class Verbs(TableReader):
         self,
         data: Any,
         *,
+        replace_where: Any = None,
         evolve: bool = False,
         commit_id: str | None = None,
         index: bool | None = None,
         storage: Storage | None = None,
         progress: ProgressOption = None,
     ) -> Changed:
-        """Add rows at the end.
+        """Add rows at the end, in place of those that meet a condition if one is given.
 
         Columns are matched by name, in any order. A missing column is filled with its default, or
         with nulls if it is nullable. Another type is taken where no value changes, such as whole
@@ -73,6 +68,10 @@ class Verbs(TableReader):
         ----------
         data : DataFrame, Arrow data, mapping, or an iterable of these
             The rows, as in `to_blz`; iterators are streamed.
+        replace_where : str, pyarrow.compute.Expression, list of tuples or of such lists, optional
+            Condition of the rows to remove in the same commit, as `filters` of `read_blz`; none by
+            default. All new rows must meet it. So a job that replaces a day, or a tenant, may run
+            twice, also at the same time: its rows are in the table once.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and a
             column becomes wider where the data needs it, all in the same commit: integers and
@@ -97,7 +96,7 @@ class Verbs(TableReader):
         Returns
         -------
         Changed
-            What was done, and the number of the version.
+            Numbers of rows appended and deleted, and the number of the version.
 
         Raises
         ------
@@ -108,9 +107,12 @@ class Verbs(TableReader):
         ConflictError
             Another commit changed the columns, or the default value of a column that the data lack.
             Or it changed the rows, and the data have a RangeIndex that continues one of the table
-            that is not the default one, or `evolve` adds or widens a column.
+            that is not the default one, or `evolve` adds or widens a column. With a condition, it
+            changed the same row groups, or added rows that meet it; an append that looked at no row
+            is no conflict.
         ValueError
-            `commit_id` was given in a transaction.
+            `commit_id` was given in a transaction. Or a row of the data does not meet the
+            condition; the message says how many, and which is the first.
 
         Examples
         --------
@@ -121,56 +123,17 @@ class Verbs(TableReader):
         ...     print(t.append({"sold": [9], "day": [2]}, commit_id="day 2"))
         version 2: 1 row appended
         version 2: no rows changed
+        >>> with blz.open("sales.blz", mode="a") as t:
+        ...     print(t.append({"day": [2], "sold": [8]}, replace_where="day = 2"))
+        version 3: 1 row appended, 1 row deleted
         """
         with reporting(progress, "appending") as callback:
+            how = (evolve, index, storage, callback)
+            if replace_where is None:
+                return self._make_named(commit_id, changing.rows.append, data, *how)
             return self._make_named(
-                commit_id, changing.rows.append, data, evolve, index, storage, callback
+                commit_id, changing.rows.replace_where, data, replace_where, *how
             )
-
-    @contextmanager
-    def appender(
-        self, *, evolve: bool = False, commit_id: str | None = None
-    ) -> Iterator["Appender"]:
-        """Append column by column, in any order and in pieces of any size, in one commit.
-
-        Parameters
-        ----------
-        evolve : bool, optional
-            If True, columns that the table lacks are added, and a column becomes wider, as in
-            `append`.
-        commit_id : str, optional
-            The caller's name for the commit, as in `append`.
-
-        Yields
-        ------
-        Appender
-            The columns by name, each with a method `append`. The end of the `with` commits; an
-            exception in it discards everything.
-
-        Raises
-        ------
-        SchemaError
-            At the end of the `with`: the columns have different numbers of new rows.
-        ConflictError, ValueError
-            As in `append`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"x": [1], "y": ["a"]}, "fed.blz")
-        >>> with blz.open("fed.blz", mode="a") as t:
-        ...     with t.appender() as a:
-        ...         a["y"].append(["b", "c"])
-        ...         a["x"].append([2])
-        ...         a["x"].append([3])
-        ...     print(t["x"][:].to_pylist(), t["y"][:].to_pylist())
-        [1, 2, 3] ['a', 'b', 'c']
-        """
-        with (
-            self._changing(commit_id) as target,
-            changing.appender.Appender(target, evolve) as begun,
-        ):
-            yield begun
 
     def update(
         self,
@@ -209,8 +172,6 @@ class Verbs(TableReader):
             The table has no column of one of these names, and `evolve` is not set.
         SchemaError
             Values do not fit the column's type, or their number is not the number of rows.
-        ConflictError
-            Another commit changed the columns or the rows.
 
         Examples
         --------
@@ -242,15 +203,6 @@ class Verbs(TableReader):
         -------
         Changed
             What was done, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The condition names a column that the table does not have.
-        SchemaError
-            The condition compares a column with a value of a type that cannot be compared with it.
-        ConflictError
-            Another commit changed the columns or the rows.
 
         Examples
         --------
@@ -302,8 +254,6 @@ class Verbs(TableReader):
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
         SchemaError
             A column is unknown, missing or has a value that cannot be stored without loss.
         ValueError
@@ -323,67 +273,6 @@ class Verbs(TableReader):
         {'id': [1, 2, 3], 'name': ['tea', 'cup', None], 'price': [3.0, 9.0, 5.0]}
         """
         return self._make(changing.keyed.upsert, data, on, evolve, index, storage)
-
-    def replace_where(
-        self,
-        data: Any,
-        where: Any,
-        *,
-        evolve: bool = False,
-        index: bool | None = None,
-        storage: Storage | None = None,
-    ) -> Changed:
-        """Replace the rows that meet a condition by other rows, in one commit.
-
-        A job that replaces a day, or a tenant, may run twice, also at the same time: its rows are
-        in the table once. The new rows are at the end of the table.
-
-        Parameters
-        ----------
-        data : DataFrame, Arrow data, mapping, or an iterable of these
-            The rows, as in `to_blz`; iterators are streamed.
-        where : str, pyarrow.compute.Expression, list of tuples or list of such lists
-            Condition of the rows to remove, as `filters` of `read_blz`. All new rows must meet it.
-        evolve : bool, optional
-            If True, columns that the table lacks are added, and a column becomes wider, as in
-            `append`.
-        index : bool, optional
-            Whether the DataFrame's index is stored, as in `append`.
-        storage : Storage, optional
-            How these rows are stored, in place of the options of the table, as in `to_blz`. What
-            it says of attributes and metalayers is set.
-
-        Returns
-        -------
-        Changed
-            Numbers of rows deleted and appended, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The condition names a column that the table does not have.
-        SchemaError
-            A column is unknown, missing or has a value that cannot be stored without loss.
-        ValueError
-            A row of the data does not meet the condition; the message says how many, and which is
-            the first.
-        ConflictError
-            Another commit changed the columns or the same row groups, or added rows that meet the
-            condition. An append that looked at no row is no conflict.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"day": [1, 2, 2], "sold": [7, 9, 4]}, "days.blz")
-        >>> with blz.open("days.blz", mode="a") as t:
-        ...     for run in range(2):
-        ...         print(t.replace_where({"day": [2], "sold": [8]}, [("day", "==", 2)]))
-        ...     print(t["sold"][:].to_pylist())
-        version 2: 1 row appended, 2 rows deleted
-        version 3: 1 row appended, 1 row deleted
-        [7, 8]
-        """
-        return self._make(changing.rows.replace_where, data, where, evolve, index, storage)
 
     def deduplicate(
         self,
@@ -414,8 +303,6 @@ class Verbs(TableReader):
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
         SchemaError
             Rows cannot be compared by a column of this type.
         ValueError
@@ -436,36 +323,6 @@ class Verbs(TableReader):
         """
         return self._make(changing.keyed.deduplicate, on, keep, order_by)
 
-    def truncate(self, n: int) -> Changed:
-        """Keep the first rows and remove the others.
-
-        Parameters
-        ----------
-        n : int
-            Maximum number of rows to keep.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ValueError
-            The number of rows is negative.
-        ConflictError
-            Another commit changed the columns or the rows.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     print(t.truncate(2), t["n"][:].to_pylist())
-        version 2: 1 row deleted [1, 2]
-        """
-        return self._make(changing.rows.truncate, n)
-
     def resize(self, n: int) -> Changed:
         """Keep the first rows, or add rows, until there are `n`.
 
@@ -484,8 +341,6 @@ class Verbs(TableReader):
 
         Raises
         ------
-        ValueError
-            The number of rows is negative.
         ConflictError
             Another commit changed the columns, their default values or the rows.
 
@@ -494,7 +349,7 @@ class Verbs(TableReader):
         >>> import blztable as blz
         >>> blz.to_blz({"n": [1, 2, 3]}, "sized.blz")
         >>> with blz.open("sized.blz", mode="a") as t:
-        ...     print(t.truncate(2), t.resize(3), t["n"][:].to_pylist())
+        ...     print(t.resize(2), t.resize(3), t["n"][:].to_pylist())
         version 2: 1 row deleted version 3: 1 row appended [1, 2, None]
         """
         return self._make(changing.rows.resize, n)
@@ -534,10 +389,6 @@ class Verbs(TableReader):
         SchemaError
             The table has a column of this name, the type cannot be stored, or the number of values
             is not the number of rows.
-        ColumnNotFoundError
-            The expression names a column that the table does not have.
-        ConflictError
-            Another commit changed the columns or the rows.
 
         Examples
         --------
@@ -564,11 +415,12 @@ class Verbs(TableReader):
         dtype: Any = None,
         nullable: bool | None = None,
         default: Any = no_default,
+        position: int | None = None,
         safe: bool = True,
     ) -> Changed:
-        """Change the type, the nulls or the default of a column.
+        """Change the type, the nulls, the default or the position of a column.
 
-        The other columns are not touched. The column keeps its files where their bytes mean the
+        The other columns are not written. The column keeps its files where their bytes mean the
         same in the new type: more digits of a decimal, another time zone, text as bytes of the same
         offsets. Any other new type writes the column again.
 
@@ -586,6 +438,9 @@ class Verbs(TableReader):
         default : scalar, dict or list, optional
             Value of the column in rows that are appended without it, None for null; unchanged by
             default.
+        position : int, optional
+            Index that the column gets among the columns, negative from the end; unchanged by
+            default. The others keep their order. No data are read or written for it.
         safe : bool, optional
             If True, each value must stay the same, or it is an error. If False, values are
             converted as by `pyarrow.ChunkedArray.cast` with ``safe=False``, for example numbers to
@@ -599,14 +454,13 @@ class Verbs(TableReader):
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of this name.
         SchemaError
             A value does not fit the new type, or is null in a column that allows no nulls; the
             message names the row. Or the stored values would mean something else in pandas: periods
             of another frequency, intervals closed on the other side, numbers as periods.
         ValueError
-            None of `dtype`, `nullable` and `default` was given.
+            None of `dtype`, `nullable`, `default` and `position` was given, or there is no such
+            position.
         ConflictError
             Another commit changed the columns, or the default value of a column that gets another
             type; or, if the column was written again or `nullable` became False, the rows.
@@ -619,21 +473,28 @@ class Verbs(TableReader):
         ...     done = t.alter_column("visits", dtype="int32", nullable=False, default=0)
         ...     done = t.alter_column("zip", dtype="string", safe=False)
         ...     done = t.append({"zip": ["0150"]})
+        ...     done = t.alter_column("zip", position=0)
         ...     print(t.to_arrow().to_pydict())
-        {'visits': [1, 2, 0], 'zip': ['8000', '3001', '0150']}
+        {'zip': ['8000', '3001', '0150'], 'visits': [1, 2, 0]}
         """
         return self._make(
-            changing.columns.alter, name, dtype=dtype, nullable=nullable, default=default, safe=safe
+            changing.columns.alter,
+            name,
+            dtype=dtype,
+            nullable=nullable,
+            default=default,
+            position=position,
+            safe=safe,
         )
 
-    def drop_columns(self, names: Iterable[Names]) -> Changed:
+    def drop_columns(self, columns: Iterable[Names]) -> Changed:
         """Drop columns; no data are read or written.
 
         Their files are removed together with the last version that has the columns.
 
         Parameters
         ----------
-        names : iterable of str or tuple of str
+        columns : iterable of str or tuple of str
             Names of the columns to drop. "address.city" or ("address", "city") is a field of a
             struct, also of one in a list.
 
@@ -642,31 +503,24 @@ class Verbs(TableReader):
         Changed
             What was done, and the number of the version.
 
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        ConflictError
-            Another commit changed the columns.
-
         Examples
         --------
         >>> import blztable as blz
         >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "columns.blz")
         >>> with blz.open("columns.blz", mode="a") as t:
         ...     t.drop_columns(["a"]), t.rename_columns({"c": "d"})
-        ...     print(t.column_names)
+        ...     print(t.columns)
         (Changed(version=2), Changed(version=3))
         ['b', 'd']
         """
-        return self._make(changing.columns.drop, repeatable(names))
+        return self._make(changing.columns.drop, repeatable(columns))
 
-    def rename_columns(self, names: Mapping[str, str]) -> Changed:
+    def rename_columns(self, columns: Mapping[str, str]) -> Changed:
         """Rename columns; no data are read or written.
 
         Parameters
         ----------
-        names : mapping of str to str
+        columns : mapping of str to str
             Old name to new name. "address.city" is a field of a struct; its new name is that within
             the struct.
 
@@ -681,8 +535,6 @@ class Verbs(TableReader):
             The table has no column of one of the old names.
         SchemaError
             Two columns would have the same name.
-        ConflictError
-            Another commit changed the columns.
 
         Examples
         --------
@@ -693,38 +545,7 @@ class Verbs(TableReader):
         ...     print(t.head().to_pydict())
         {'b': [1], 'a': [2]}
         """
-        return self._make(changing.columns.rename, names)
-
-    def reorder_columns(self, names: Iterable[str]) -> Changed:
-        """Put some columns first; no data are read or written.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Names of the columns to put first, in this order. The others follow in their old order.
-
-        Returns
-        -------
-        Changed
-            What was done, and the number of the version.
-
-        Raises
-        ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
-        ConflictError
-            Another commit changed the columns.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1], "b": [2], "c": [3]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.reorder_columns(["c"])
-        ...     print(t.column_names)
-        ['c', 'a', 'b']
-        """
-        return self._make(changing.columns.reorder, repeatable(names))
+        return self._make(changing.columns.rename, columns)
 
     def compact(
         self,
@@ -751,8 +572,6 @@ class Verbs(TableReader):
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
         SchemaError
             Rows cannot be sorted by a column of this type.
         ConflictError

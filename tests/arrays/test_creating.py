@@ -317,7 +317,7 @@ def test_an_array_never_replaces_a_file(tmp_path):
         ({"shuffle": True}, "shuffle is True"),
         ({"checksum": "crc"}, "checksum is 'crc'"),
         ({"reserve": -1}, "reserve is -1"),
-        ({"truncate": -1}, "truncate is -1"),
+        ({"decimals": -1}, "decimals is -1"),
         ({"version": 2}, "version is 2"),
         ({"version": 3, "order": "F", "shape": (0, 2)}, "Bloscpack cannot describe"),
         ({"shape": ()}, "shape is"),
@@ -337,7 +337,7 @@ def test_an_array_never_replaces_a_file(tmp_path):
         ({"reserve": "x"}, "reserve is 'x'"),
         ({"clevel": 9.7}, "clevel is 9.7"),
         ({"clevel": "x"}, "clevel is 'x'"),
-        ({"truncate": "x"}, "truncate is 'x'"),
+        ({"decimals": "x"}, "decimals is 'x'"),
         ({"dtype": "str", "shape": (0, 2)}, "items of variable length have one axis"),
         ({"dtype": "str", "chunk_shape": (2,)}, "leave chunk_shape out"),
     ],
@@ -403,25 +403,25 @@ def test_rows_of_another_shape_are_refused(values):
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8"])
 @pytest.mark.parametrize("digits", [0, 2, 3, 5])
-def test_truncate_keeps_decimal_digits(dtype, digits):
+def test_decimals_are_the_digits_kept_after_the_point(dtype, digits):
     edges = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, 6e4, -3.14159, 2.5]
     values = np.array([*edges, *np.random.default_rng(0).normal(0, 3, 5000)], dtype)
-    found = read(made(values, truncate=digits))
+    found = read(made(values, decimals=digits))
     same = ~np.isfinite(values) | (values == 0)
     assert found[same].tobytes() == values[same].tobytes()
     with np.errstate(invalid="ignore"):
         assert (abs(found[~same] - values[~same]) <= 0.5 * 10.0**-digits).all()
     if dtype == "f8":
-        assert len(made(values, truncate=2)) < len(made(values)) / 2
+        assert len(made(values, decimals=2)) < len(made(values)) / 2
 
 
-def test_truncate_is_for_floats():
-    with pytest.raises(blz.SchemaError, match="truncate is for floats"):
-        blz.SuperChunk.create(None, "i4", truncate=3)
+def test_decimals_are_for_floats():
+    with pytest.raises(blz.SchemaError, match="decimals is for floats"):
+        blz.SuperChunk.create(None, "i4", decimals=3)
 
 
 def test_options_of_other_types_are_kept_as_numbers():
-    options = {"clevel": np.int64(3), "truncate": True, "reserve": np.float32(0.5)}
+    options = {"clevel": np.int64(3), "decimals": True, "reserve": np.float32(0.5)}
     found = read(made(chunk_shape=[np.int8(7), np.int8(4)], **options))
     assert (abs(found - VALUES) <= 0.05).all()
 

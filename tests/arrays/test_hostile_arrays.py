@@ -223,7 +223,7 @@ def test_the_journal_of_a_stranger_is_bounded():
 # Found by the fuzzer: the next change was an OverflowError.
 def test_more_digits_than_a_float_has_are_refused():
     file = io.BytesIO()
-    with blz.SuperChunk.create(file, "f8", truncate=17, version=4) as array:
+    with blz.SuperChunk.create(file, "f8", decimals=17, version=4) as array:
         array.append([1.5])
     lie = resealed(file.getvalue(), setting("blz", "truncate", 18))
     with pytest.raises(blz.CorruptError, match="18 decimal digits"):

@@ -40,9 +40,9 @@ def test_each_sample_is_a_table(name, tmp_path):
     facts = EXPECTED[name]
     shape = facts["shape"]
     with blz.open(SAMPLES / name) as table:
-        assert table.column_names == [name.removesuffix(".blp")]
-        assert table.nrows == shape[0]
-        values = table[table.column_names[0]].to_numpy()
+        assert table.columns == [name.removesuffix(".blp")]
+        assert len(table) == shape[0]
+        values = table[table.columns[0]].to_numpy()
         assert list(values.shape) == shape
         assert values.dtype.str == facts["dtype"]
         assert hashlib.sha256(values.tobytes()).hexdigest() == facts["sha256"]
@@ -190,7 +190,7 @@ def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, mo
             blz.open(path)
         with pytest.raises(blz.TableExistsError, match="is a Bloscpack file"):
             blz.to_blz({"a": [1]}, path)
-    assert blz.open(path).nrows == 5000
+    assert len(blz.open(path)) == 5000
 
 
 def test_the_metalayers_of_an_array_are_those_of_its_table(tmp_path):

@@ -405,7 +405,7 @@ def test_a_column_that_cannot_be_read_is_named_and_the_others_are_read(path, dty
         with pytest.raises(blz.FormatError, match=r"'code'.*columns=\['key', 'price'"):
             read(path)
     with blz.open(path) as table:
-        assert table.column_names == list(COLUMNS)
+        assert table.columns == list(COLUMNS)
         assert table.to_arrow(others).num_rows == ROWS
         assert [one.column for one in table.verify().problems] == ["code"]
         assert table.count(filters=pc.field("key") < 3) == 3
@@ -498,7 +498,7 @@ def test_false_defaults_are_left_out(tmp_path):
 def test_a_table_with_some_columns_is_one_of_the_program_too(path):
     with blz.open(path) as table:
         some = table[["key"]]
-        assert (some.kind, some.versions(), some.column_names) == (table.kind, [], ["key"])
+        assert (some.kind, some.versions(), some.columns) == (table.kind, [], ["key"])
         with pytest.raises(blz.ReadOnlyError, match=r"blztable\.copy"):
             some.append(FRAME)
         assert some.verify().columns == ("key",)

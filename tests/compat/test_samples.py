@@ -39,9 +39,9 @@ def test_there_are_samples_of_each_program():
 def test_each_value_of_a_sample_is_read(sample):
     arrays = expected(sample)
     with blz.open(sample) as table:
-        assert sorted(table.column_names) == sorted(arrays)
+        assert sorted(table.columns) == sorted(arrays)
         for name, values in arrays.items():
-            assert table.nrows == len(values)
+            assert len(table) == len(values)
             check_same(table[name].to_numpy(), values)
             check_same(numpy_of(table.to_arrow([name])[name]), values)
             rows = np.arange(len(values))[::-7]
@@ -59,7 +59,7 @@ def test_a_sample_is_a_table_for_every_reader(sample):
         assert table.verify().is_intact
         assert table.versions() == []
         pd.testing.assert_frame_equal(table.to_pandas(), whole.to_pandas())
-        assert blz.dataset(sample).to_table().num_rows == table.nrows == table.count()
+        assert blz.dataset(sample).to_table().num_rows == len(table) == table.count()
 
 
 def test_a_converted_sample_is_the_same_table(sample, tmp_path):
@@ -82,7 +82,7 @@ def test_attributes_of_a_table_are_its_own():
 def test_a_default_value_comes_along(tmp_path):
     blz.copy(BY_NAME["bcolz-zipline-1.13.0/carray_f8_dflt"], tmp_path / "new")
     with blz.open(tmp_path / "new", "a") as table:
-        table.resize(table.nrows + 1)
+        table.resize(len(table) + 1)
         assert table["carray_f8_dflt"][-1] == 7.5
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 
 
 def categories(values, labels=None, ordered=False) -> pd.DataFrame:
@@ -19,7 +19,7 @@ def categories(values, labels=None, ordered=False) -> pd.DataFrame:
 # Bug: later items of a stream could bring categories of another frequency.
 def test_categories_of_another_frequency_do_not_fit():
     months, days = (pd.PeriodIndex(["2020-01-01"], freq=freq) for freq in "MD")
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(blz.SchemaError, match=r"item 1, column 'a': .*period D.*period M"):
         blz.to_blz([categories(months), categories(days)], store)
     assert store.list_names("meta/manifest") == []
@@ -29,8 +29,8 @@ def test_categories_of_another_frequency_do_not_fit():
 def test_ordered_categories_in_another_order_do_not_fit():
     first, other = (categories(["a"], list(order), ordered=True) for order in ("abc", "cba"))
     with pytest.raises(blz.SchemaError, match=r"item 1, column 'a': ordered.*'c', 'b', 'a'"):
-        blz.to_blz([first, other], MemoryStore())
-    store = MemoryStore()
+        blz.to_blz([first, other], RamStore())
+    store = RamStore()
     blz.to_blz([first, first], store)
     assert blz.read_blz(store)["a"].cat.categories.tolist() == ["a", "b", "c"]
 
@@ -38,7 +38,7 @@ def test_ordered_categories_in_another_order_do_not_fit():
 # Guards growth: later items of a stream may bring many more categories than the first.
 def test_later_frames_may_have_many_more_categories():
     labels = [str(label) for label in range(300)]
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz([categories(labels[:100]), categories(labels[50:])], store)
     assert blz.read_blz(store)["a"].tolist() == labels[:100] + labels[50:]
     with blz.open(store) as table:
@@ -55,7 +55,7 @@ def bins(*ends, unit=None, closed="right", **options) -> pd.DataFrame:
 
 def arrow_copy(frame: pd.DataFrame) -> pa.Table:
     """Return the Arrow data of a table of this frame."""
-    blz.to_blz(frame, store := MemoryStore())
+    blz.to_blz(frame, store := RamStore())
     with blz.open(store) as t:
         return t.to_arrow()
 
@@ -83,7 +83,7 @@ INTERVALS = [
 @pytest.mark.parametrize("evolve", [False, True])
 @pytest.mark.parametrize(("held", "given", "fits"), INTERVALS)
 def test_categories_of_intervals_keep_the_dtype_of_their_ends(held, given, fits, evolve):
-    store = MemoryStore()
+    store = RamStore()
     expected = held["a"].tolist()
     blz.to_blz(held, store)
     with blz.open(store, "a") as t:
@@ -102,7 +102,7 @@ def test_categories_of_intervals_keep_the_dtype_of_their_ends(held, given, fits,
 
 @pytest.mark.parametrize(("held", "given", "fits"), INTERVALS)
 def test_categories_of_intervals_keep_the_dtype_of_their_ends_in_a_stream(held, given, fits):
-    store = MemoryStore()
+    store = RamStore()
     if not fits:
         with pytest.raises(blz.SchemaError, match=r"item 1, .*: interval\[.* all items"):
             blz.to_blz(iter([held, given]), store)
@@ -114,7 +114,7 @@ def test_categories_of_intervals_keep_the_dtype_of_their_ends_in_a_stream(held, 
 # Bug: categories that no row has came with the nulls, and the table could not be read.
 @pytest.mark.parametrize("categories", [["x"], pd.interval_range(0.5, 2.5), [3]])
 def test_rows_without_a_value_bring_no_categories_of_another_dtype(categories):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(bins(0, 1), store)
     blz.to_blz(pd.DataFrame({"a": pd.Categorical([None], categories)}), store, mode="a")
     assert blz.read_blz(store)["a"].tolist() == [pd.Interval(0, 1), np.nan]
@@ -122,7 +122,7 @@ def test_rows_without_a_value_bring_no_categories_of_another_dtype(categories):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_intervals_are_values_of_categories_of_intervals(ordered):
-    given, store = bins(0.0, 1.0, 2.0, ordered=ordered), MemoryStore()
+    given, store = bins(0.0, 1.0, 2.0, ordered=ordered), RamStore()
     first, last = given["a"]
     blz.to_blz(given, store)
     with blz.open(store, "a") as t:
@@ -146,7 +146,7 @@ def test_intervals_are_values_of_categories_of_intervals(ordered):
 
 @pytest.mark.parametrize("default", [pd.Categorical(["x"]), ["x"], np.array(["x"])])
 def test_an_array_of_one_value_is_no_default(default):
-    blz.to_blz(categories(["x"]), store := MemoryStore())
+    blz.to_blz(categories(["x"]), store := RamStore())
     with (
         blz.open(store, "a") as t,
         pytest.raises(blz.SchemaError, match="expected one value, found an array; pass its value"),
@@ -160,7 +160,7 @@ IDS = [uuid.UUID(int=number) for number in range(3)]
 # Bug: categories of UUIDs are of no extension type, so UUIDs were refused.
 def test_uuids_are_values_of_categories_of_uuids():
     frame = pd.DataFrame({"a": pd.Categorical(IDS[:1])})
-    blz.to_blz(frame, store := MemoryStore())
+    blz.to_blz(frame, store := RamStore())
     with blz.open(store, "a") as t:
         t.append({"a": IDS[1:]})
         t.append(pd.DataFrame({"a": pd.Series(IDS[1:])}))

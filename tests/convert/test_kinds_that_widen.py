@@ -80,7 +80,7 @@ def test_dicts_bring_new_keys_with_evolve_and_the_error_without_it_says_so(name,
     t.append(t.to_pandas())
     t.compact()
     assert t.to_pandas()["d"].tolist()[: len(expected)] == expected
-    assert t.nrows == 2 * (2 * len(expected) - 1)
+    assert len(t) == 2 * (2 * len(expected) - 1)
     assert t.verify().is_intact
 
 

@@ -16,7 +16,7 @@ from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import ingest
 from blztable.convert.widen import evolved
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.append_target import Table, source_of, spec_of
 
 F = pd.DataFrame
@@ -351,7 +351,7 @@ def none(dtype=object, **labels) -> pd.DataFrame:
 )
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_nulls_take_the_type_and_dtype_of_the_first_values(nulls, values, is_stream):
-    given, store = pd.DataFrame({"a": values}), MemoryStore()
+    given, store = pd.DataFrame({"a": values}), RamStore()
     if is_stream:
         blz.to_blz(iter([nulls, given]), store)
     else:
@@ -362,7 +362,7 @@ def test_nulls_take_the_type_and_dtype_of_the_first_values(nulls, values, is_str
     assert found[missing:].tolist() == given["a"].tolist()
     with blz.open(store) as t:
         assert found[:missing].isna().all()
-        blz.to_blz(iter([given]), other := MemoryStore())
+        blz.to_blz(iter([given]), other := RamStore())
         with blz.open(other) as alone:
             assert t.schema.field("a").type == alone.schema.field("a").type
 
@@ -370,13 +370,13 @@ def test_nulls_take_the_type_and_dtype_of_the_first_values(nulls, values, is_str
 def test_nulls_of_categories_take_the_categories_of_other_intervals():
     nulls = pd.DataFrame({"a": pd.Categorical([None], pd.interval_range(0, 1))})
     given = pd.DataFrame({"a": pd.Categorical(pd.interval_range(0.5, 1.5))})
-    blz.to_blz(iter([nulls, given]), store := MemoryStore())
+    blz.to_blz(iter([nulls, given]), store := RamStore())
     assert blz.read_blz(store)["a"].tolist() == [np.nan, pd.Interval(0.5, 1.5)]
     assert blz.read_blz(store)["a"].cat.categories.dtype == "interval[float64, right]"
 
 
 def test_a_uuid_column_of_nulls_that_becomes_numbers_is_no_uuid_column():
-    blz.to_blz({"a": pa.nulls(1, pa.uuid())}, store := MemoryStore())
+    blz.to_blz({"a": pa.nulls(1, pa.uuid())}, store := RamStore())
     with blz.open(store, "a") as t:
         t.append({"a": [1]}, evolve=True)
         assert t.schema.equals(pa.schema({"a": pa.int64()}), check_metadata=True)

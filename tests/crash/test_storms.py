@@ -221,7 +221,7 @@ def test_a_handle_leaks_no_descriptors(tmp_path, operations):
             if number == 20:
                 before = descriptors()
         assert descriptors() <= before
-        assert table.nrows == len(rows)
+        assert len(table) == len(rows)
         table.vacuum(keep=1)
     assert debris_of(path) == set()
     print(f"\n{operations} operations on one handle, {before} descriptors")

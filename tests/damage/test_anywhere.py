@@ -60,7 +60,7 @@ def reader(intact: Path, root: Path):
 def readings(path: Path):
     """Return the ways to read a table, by name."""
     with blz.open(path) as table:
-        columns, older = table.column_names, range(1, table.version)
+        columns, older = table.columns, range(1, table.version)
     yield "read_table", blz.read_table
     yield "read_blz", blz.read_blz
     yield "head", lambda path: first_rows(path, 9)

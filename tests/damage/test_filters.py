@@ -22,7 +22,7 @@ import blztable as blz
 from blztable.engine.query import expressions
 from blztable.engine.read import parts
 from blztable.errors import CorruptError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples, tamper
 from support.options import arguments
@@ -47,7 +47,7 @@ KEY, FEW, TEXT = range(3)
 def store(monkeypatch):
     # So that pages of a small file are read one by one, like pages of a large file.
     monkeypatch.setattr(parts, "SMALL_PART", 0)
-    memory = MemoryStore("memory")
+    memory = RamStore("memory")
     blz.to_blz(FRAME, memory, **arguments(**CUTS))
     return memory
 
@@ -115,7 +115,7 @@ def test_all_row_groups_may_be_left_out(store):
 
 def test_damage_that_is_not_touched_is_not_noticed(monkeypatch):
     monkeypatch.setattr(parts, "SMALL_PART", 0)
-    store = MemoryStore("memory")
+    store = RamStore("memory")
     write(store, pa.Table.from_pandas(FRAME, preserve_index=False), **CUTS, chunk_bytes=64)
     damage(store, KEY, 1, at=0)  # Rows 32 to 40 of key.
     damage(store, FEW, 2, at=3)  # Rows 88 to 96 of few.
@@ -236,7 +236,7 @@ TYPES = [
 @given(st.sampled_from(TYPES), st.integers(0, 2**40))
 def test_whatever_bytes_are_bounds_a_filter_is_evaluated_or_they_are_damage(type_, seed):
     drawn = random.Random(seed)
-    store = MemoryStore("memory")
+    store = RamStore("memory")
     whole = pa.table({"a": samples.array(type_, 40)})
     write(store, whole, row_group_rows=24, page_rows=8)
     with tamper.editing(store) as table:

@@ -84,7 +84,7 @@ def copy(intact: Path, folder: Path) -> Path:
 def lost_rows(path: Path) -> dict[str, np.ndarray]:
     """Return for each column the rows that `verify` reports as unreadable."""
     with blz.open(path) as t:
-        lost = {name: np.zeros(t.nrows, bool) for name in TABLE.column_names}
+        lost = {name: np.zeros(len(t), bool) for name in TABLE.column_names}
         for problem in t.verify().problems:
             if not problem.is_readable:
                 lost[problem.column.partition(".")[0]][problem.start : problem.stop] = True

@@ -21,7 +21,7 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.store import KeyNotFound
 from support.bit_equality import same_table
 from support.stores import Hooked
@@ -480,7 +480,7 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
 
 
 def test_any_store_will_do():
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     FRAME.to_blz(store, storage=blz.Storage(row_group_rows=GROUP))
     store.delete(["data/col0/__1__.bin"])
     with pytest.warns(UserWarning, match=r"rows 0 to 12 are left out: shelf/.*the file is missing"):
@@ -500,7 +500,7 @@ def test_where_no_row_can_be_read_there_is_a_frame_without_rows(path):
 
 # Found by the fuzzer: each of thousands of pieces opened the bundle again.
 def test_a_part_that_cannot_be_opened_is_not_tried_page_by_page():
-    store = MemoryStore()
+    store = RamStore()
     rows = pa.table({"n": range(4096), "x": pa.array([0.5] * 4096)})
     blz.to_blz(rows, store, storage=blz.Storage(page_rows=8, encoding="plain"))
     key = layout.part((0,), 1)

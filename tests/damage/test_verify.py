@@ -22,7 +22,7 @@ from blztable.engine.read import parts
 from blztable.format.chunk import Compression
 from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import tamper
 from support.bit_equality import same, same_table
@@ -104,7 +104,7 @@ def recode(part, chunk, edit, typesize):
 @quick
 @given(table=own.tables(), cuts=small_cuts, full=st.booleans())
 def test_what_was_written_is_intact(table, cuts, full):
-    store = MemoryStore()
+    store = RamStore()
     write(store, table, **cuts)
     report = report_on(store, full=full)
     assert report, str(report)
@@ -228,7 +228,7 @@ def test_bytes_behind_the_last_line_are_told(path):
 
 
 def test_what_the_disk_cannot_read_is_a_problem_of_its_file():
-    store = MemoryStore()
+    store = RamStore()
     error = blz.StorageError(errno.EIO, "input or\noutput error", "a file")
     write(store, DATA, **CUTS)
 
@@ -272,7 +272,7 @@ def failing_at(store, key, call, times, error):
 
 def test_an_error_that_comes_and_goes_is_told(monkeypatch):
     monkeypatch.setattr(parts, "SMALL_PART", 0)
-    store = MemoryStore()
+    store = RamStore()
     write(store, DATA, **CUTS)
     # Chunks are read with the other columns, then alone: both fail. The halves can be read.
     error = blz.StorageError(errno.EIO, "no answer", "a file")
@@ -285,7 +285,7 @@ def test_an_error_that_comes_and_goes_is_told(monkeypatch):
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
 def test_what_is_no_damage_is_raised(error, call, monkeypatch):
     monkeypatch.setattr(parts, "SMALL_PART", 0)
-    store = MemoryStore()
+    store = RamStore()
     write(store, DATA, **CUTS)
     store = failing_at(store, "data/col0/__2__.bin", call, (0,), error)
     with blz.open(store) as table, pytest.raises(type(error)):
@@ -498,7 +498,7 @@ def test_a_closed_table_is_not_verified(path):
 
 
 def test_small_row_groups_are_read_together(monkeypatch):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         {"n": range(600), "t": ["a", None, "b"] * 200}, store, storage=blz.Storage(row_group_rows=2)
     )

@@ -29,11 +29,12 @@ from blztable.format.bundle import ENTRY
 from blztable.format.header import CHECKSUMS
 from blztable.format.line import Statistics
 from blztable.format.superchunk import PartFacts, unpack
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file import records
 from golden import reader
 from support import tamper
 from support.bit_equality import bits
+from support.moved_first import moved_first
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -368,7 +369,7 @@ def test_a_dictionary_has_the_streams_of_the_page():
 
 
 @pytest.fixture(scope="module")
-def store() -> MemoryStore:
+def store() -> RamStore:
     """Make a table with every kind of part, among them text with pages of different sizes."""
     text = ["x" * (index % 7) for index in range(9)]
     data = pa.table(
@@ -378,12 +379,12 @@ def store() -> MemoryStore:
             "d": pa.array(text).dictionary_encode(),
         }
     )
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, storage=blz.Storage(attrs={"source": "till 7"}, page_rows=8))
     return store
 
 
-def head_of(store: MemoryStore) -> dict:
+def head_of(store: RamStore) -> dict:
     return json.loads(store.get(layout.manifest(1)).splitlines()[0])
 
 
@@ -426,7 +427,7 @@ def presences(title: str) -> dict[str, str]:
     return {words(row["key"])[0]: row["presence"] for row in table(title)}
 
 
-def is_read(store: MemoryStore) -> bool:
+def is_read(store: RamStore) -> bool:
     """True if all rows of the table can be read."""
     try:
         return blz.read_table(store).num_rows == 9
@@ -437,7 +438,7 @@ def is_read(store: MemoryStore) -> bool:
 @pytest.mark.parametrize("title", ["Head", "Properties", "Columns", "A column's line"])
 def test_a_key_of_the_manifest_that_is_required_is_missed_and_no_other(store, title):
     for key, presence in presences(title).items():
-        copy = MemoryStore()
+        copy = RamStore()
         for name in ("data/col0", "data/col1", "data/col2", "data/group", "meta/manifest"):
             for file in store.list_names(name):
                 copy.put(f"{name}/{file}", store.get(f"{name}/{file}"))
@@ -456,7 +457,7 @@ def test_a_key_of_a_filter_is_missed_by_filters_only():
     keys_ = [key for key, presence in presences("A column's line").items() if "filters" in presence]
     assert keys_ == ["nulls", "nans", "min", "max"]
     for key in keys_:
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz({"n": range(9)}, store, storage=blz.Storage(page_rows=8))
         with tamper.editing(store) as edited:
             del edited.lines[0][key]
@@ -469,7 +470,7 @@ def test_a_key_of_a_filter_is_missed_by_filters_only():
 def test_a_key_of_metadata_that_must_be_there_is_missed(title):
     text = ["x" * (index % 7) for index in range(9)]
     for key, presence in presences(title).items():
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(
             pa.table({"d": pa.array(text).dictionary_encode()}),
             store,
@@ -513,7 +514,7 @@ def test_every_type_of_the_page_has_its_place_in_the_schema():
 
 
 def test_the_operations_are_those_of_the_page():
-    store = MemoryStore()
+    store = RamStore()
     made = set()
     schema = pa.schema({"n": pa.int32()})
 
@@ -529,14 +530,14 @@ def test_the_operations_are_those_of_the_page():
             lambda: t.update({"n": 5}, where=[("n", "==", 1)]),
             lambda: t.delete([("n", "==", 5)]),
             lambda: t.resize(2),
-            lambda: t.truncate(1),
+            lambda: t.resize(1),
             lambda: t.upsert({"n": [1, 2]}, on="n"),
-            lambda: t.replace_where({"n": [7, 7]}, [("n", ">", 0)]),
+            lambda: t.append({"n": [7, 7]}, replace_where=[("n", ">", 0)]),
             lambda: t.deduplicate(),
             lambda: t.add_column("m", 1, default=2),
             lambda: t.alter_column("m", default=3),
             lambda: t.rename_columns({"m": "o"}),
-            lambda: t.reorder_columns(["o"]),
+            lambda: moved_first(t, ["o"]),
             lambda: t.attrs.update(a=1),
             lambda: t.vlmeta.add("a", b"1"),
             lambda: t.tags.update(a=t.version),
@@ -567,7 +568,7 @@ def test_the_operations_are_those_of_the_page():
 
 
 def test_the_properties_are_those_of_the_page():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         {"n": [1, 2]},
         store,
@@ -594,7 +595,7 @@ def test_the_properties_are_those_of_the_page():
     assert found["defaults"] == {"1": base64.b64encode(struct.pack("<i", 7)).decode()}
 
 
-def blocks_of(store: MemoryStore) -> list[dict]:
+def blocks_of(store: RamStore) -> list[dict]:
     """Return the metadata of each column of the table."""
     blocks = []
     for column in range(3):
@@ -642,7 +643,7 @@ def test_statistics_of_pages_have_the_keys_of_the_page(store):
     assert len(Statistics.decode(blob, pages)) == pages
 
 
-def front_and_facts(store: MemoryStore) -> tuple[bytes, PartFacts]:
+def front_and_facts(store: RamStore) -> tuple[bytes, PartFacts]:
     data = store.get(layout.part((0,), 1))
     line = json.loads(store.get(layout.manifest(1)).splitlines()[2])
     names = ("rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
@@ -660,7 +661,7 @@ def test_mirrors_have_the_form_of_the_page(store):
 
 
 def test_the_items_of_the_page_are_those_written_now():
-    store, title = MemoryStore(), "One chunk an item"
+    store, title = RamStore(), "One chunk an item"
     blz.to_blz(
         pa.table({"x": ["Oslo", None, "", "größer"]}),
         store,
@@ -760,7 +761,7 @@ def test_the_names_in_the_dumps_are_those_of_the_tables(dump):
 # Reads
 
 
-class CountingStore(MemoryStore):
+class CountingStore(RamStore):
     """A store that counts the ranges that are read since the last reset."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import blztable as blz
 from blztable.errors import StorageError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import Hooked, once, raising, tree
 
 ROW = {"n": [1], "word": ["a"]}
@@ -26,7 +26,7 @@ def in_a_transaction(t) -> None:
 
 
 def by_an_appender(t) -> None:
-    with t.appender() as columns:
+    with t.transaction() as tx, tx.appender() as columns:
         columns["n"].append([2])
         columns["word"].append(["b"])
 
@@ -40,9 +40,9 @@ CHANGES = {
     "update": lambda t: t.update({"n": 5}),
     "delete": lambda t: t.delete([("n", "==", 1)]),
     "upsert": lambda t: t.upsert(ROW, on="n"),
-    "replace_where": lambda t: t.replace_where(ROW, [("n", "==", 1)]),
+    "replace_where": lambda t: t.append(ROW, replace_where=[("n", "==", 1)]),
     "deduplicate": lambda t: t.deduplicate(on="word", keep="last", order_by="n"),
-    "truncate": lambda t: t.truncate(0),
+    "truncate": lambda t: t.resize(0),
     "alter_column": lambda t: t.alter_column("n", dtype="double"),
     "sort": lambda t: t.compact(sort_by="n"),
     "configure": lambda t: t.configure(keep_versions=7),
@@ -79,7 +79,7 @@ def warned():
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_warning_after_a_commit_names_the_line_that_committed(write):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1, 0], "word": ["a", "a"]}, store)
     store.delete(["meta/sizes"])  # So that any commit creates it again.
     failing = once("put", raising(StorageError("disk full")))
@@ -90,7 +90,7 @@ def test_a_warning_after_a_commit_names_the_line_that_committed(write):
 
 @pytest.mark.parametrize("append", ["append", "transaction", "appender"])
 def test_a_warning_of_a_merge_that_failed_names_the_line_that_appended(append):
-    store = MemoryStore()
+    store = RamStore()
     for _ in range(7):
         blz.to_blz(ROW, store, mode="a", durability="process")
     committed = []
@@ -121,7 +121,7 @@ READS = {
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_warning_of_rows_left_out_names_the_line_that_read(read):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"n": range(16)}), store, storage=blz.Storage(row_group_rows=8))
     store.delete([min(key for key in tree(store) if key.endswith(".bin"))])
     with warned() as told:

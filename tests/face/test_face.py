@@ -31,7 +31,7 @@ from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.chunk import CODEC_NAMES, CODEC_SHIFT, ChunkHeader
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import assert_same
 from support.frame_strategies import frames
 from support.options import arguments
@@ -73,7 +73,7 @@ def test_a_frame_goes_in_and_comes_back(tmp_path):
 
 
 def test_a_store_is_a_place_too():
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     blz.to_blz(DATA, store)
     assert blz.read_table(store) == DATA
     with blz.open(store) as table:
@@ -142,7 +142,7 @@ def test_an_option_that_makes_no_sense_is_told_before_anything_is_written(
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint64, np.int64])
 def test_a_number_of_numpy_is_a_number_as_an_option(kind):
-    store = MemoryStore()
+    store = RamStore()
     options = {"clevel": {"n": kind(9)}, "row_group_rows": kind(2), "page_rows": kind(64)}
     blz.to_blz(DATA, store, **arguments(**options))
     with blz.open(store) as table:
@@ -159,12 +159,12 @@ def test_a_number_of_numpy_is_a_number_as_an_option(kind):
 @pytest.mark.parametrize("option", ["clevel", "row_group_rows", "page_rows"])
 def test_what_is_no_integer_is_refused_as_an_option(option, value):
     with pytest.raises(ValueError, match=f"{option} must be a"):
-        blz.to_blz(DATA, MemoryStore(), **arguments(**{option: value}))
+        blz.to_blz(DATA, RamStore(), **arguments(**{option: value}))
 
 
 @pytest.mark.parametrize("commit_id", ["\udcff", "day \ud800 2"])
 def test_a_commit_id_that_is_not_utf_8_is_refused_before_anything_is_written(commit_id):
-    store = MemoryStore()
+    store = RamStore()
     message = "commit_id .* has a lone surrogate"
     with pytest.raises(blz.SchemaError, match=message):
         blz.to_blz(DATA, store, commit_id=commit_id)
@@ -184,7 +184,7 @@ def test_a_commit_id_that_is_not_utf_8_is_refused_before_anything_is_written(com
     ids=["to_blz", "append", "append of a stream"],
 )
 def test_a_series_is_appended_to_the_column_of_its_name(give):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pd.Series([1, 2], name="n"), store)
     give(pd.Series([3], name="n"), store)
     assert blz.read_blz(store).equals(pd.DataFrame({"n": [1, 2, 3]}))
@@ -272,14 +272,14 @@ def test_create_makes_an_empty_table_open_for_writing(tmp_path):
     with blz.create(
         tmp_path / "t.blz", schema, storage=blz.Storage(attrs={"a": 1}), compression="zstd"
     ) as table:
-        assert (table.nrows, table.version, table.column_names) == (0, 1, ["at", "what"])
+        assert (len(table), table.version, table.columns) == (0, 1, ["at", "what"])
         assert table.schema == pa.schema(schema)
         table.attrs["b"] = 2
         assert table.attrs == {"a": 1, "b": 2}
     with pytest.raises(blz.TableExistsError):
         blz.create(tmp_path / "t.blz", schema)
     with blz.create(tmp_path / "t.blz", pa.schema({"x": pa.int8()}), mode="w") as table:
-        assert (table.version, table.column_names) == (3, ["x"])
+        assert (table.version, table.columns) == (3, ["x"])
         assert table.attrs == {}
     assert blz.read_blz(tmp_path / "t.blz").shape == (0, 1)
 
@@ -305,7 +305,7 @@ TYPES = {
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_create_takes_types_of_python_numpy_pandas_and_arrow(type_):
-    with blz.create(MemoryStore(), {"x": type_}) as table:
+    with blz.create(RamStore(), {"x": type_}) as table:
         stored = table.schema.field("x").type
         assert stored == TYPES[type_] or TYPES[type_] is None
         dtype = table.to_pandas()["x"].dtype
@@ -324,14 +324,14 @@ def test_create_takes_an_example():
         index=pd.Index([7], dtype="Int8", name="key"),
     )
     frame.attrs = {"source": ("till", 7)}
-    with blz.create(MemoryStore(), frame, storage=blz.Storage(attrs={"more": 1})) as table:
+    with blz.create(RamStore(), frame, storage=blz.Storage(attrs={"more": 1})) as table:
         table.append(frame)
         table.append(frame)
         expected = pd.concat([frame, frame])
         expected.attrs = {"source": ("till", 7), "more": 1}
         assert_same(table.to_pandas(), expected)
     with blz.create(
-        MemoryStore(), pd.DataFrame({"a": [1, "x"]}), storage=blz.Storage(objects="json")
+        RamStore(), pd.DataFrame({"a": [1, "x"]}), storage=blz.Storage(objects="json")
     ) as table:
         table.append(pd.DataFrame({"a": ["y", 2]}), storage=blz.Storage(objects="json"))
         assert table.to_pandas()["a"].tolist() == ["y", 2]
@@ -507,7 +507,7 @@ def test_a_table_is_a_stream_for_others(path):
 
 def test_duckdb_reads_an_open_table_by_its_name(path):
     with blz.open(path) as opened, duckdb.connect() as connection:
-        assert opened.nrows == 5
+        assert len(opened) == 5
         assert connection.execute("SELECT sum(x) FROM opened").fetchall() == [(12.5,)]
 
 
@@ -556,7 +556,7 @@ def test_the_index_comes_back_beside_the_columns_asked_for(tmp_path):
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz"), frame)
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "t.blz", columns=["x"]), frame[["x"]])
     with blz.open(tmp_path / "t.blz") as table:
-        assert table.column_names == ["n", "x", "text"]
+        assert table.columns == ["n", "x", "text"]
         pd.testing.assert_series_equal(table["x"].to_pandas(), frame["x"])
         pd.testing.assert_frame_equal(table[["x", "n"]].to_pandas(), frame[["x", "n"]])
 
@@ -721,13 +721,13 @@ def test_categories_come_back_without_rows(tmp_path, categories):
 def test_a_table_tells_what_it_is(path):
     with blz.open(path) as table:
         assert isinstance(table, blz.CTable)
-        assert (table.nrows, len(table), table.version) == (5, 5, 1)
+        assert (len(table), len(table), table.version) == (5, 5, 1)
         assert table.path == str(path)
         assert table.schema == DATA.schema
-        assert table.column_names == ["n", "x", "text"]
+        assert table.columns == ["n", "x", "text"]
         bundles = [file.stat().st_size for file in path.glob("data/group/*.bin")]
         assert sum(bundles) == table.cbytes
-        assert table.nbytes == sum(table[name].nbytes for name in table.column_names)
+        assert table.nbytes == sum(table[name].nbytes for name in table.columns)
         assert table.nbytes >= 5 * 16
         assert table.to_arrow() == DATA
         pd.testing.assert_frame_equal(table.to_pandas(), blz.read_blz(path))
@@ -783,11 +783,11 @@ def test_a_narrowed_table_is_the_same_snapshot(path):
         narrowed = table[["text", "x"]]
         FRAME.to_blz(path)
         assert narrowed.version == 1
-        assert narrowed.column_names == ["text", "x"]
+        assert narrowed.columns == ["text", "x"]
         assert narrowed.to_arrow() == DATA.select(["text", "x"])
         assert list(narrowed.to_pandas().columns) == ["text", "x"]
         assert narrowed.nbytes == table["text"].nbytes + table["x"].nbytes
-        assert narrowed[["x"]].column_names == ["x"]
+        assert narrowed[["x"]].columns == ["x"]
         assert narrowed["x"][0] == 0.5
         with pytest.raises(blz.ColumnNotFoundError, match=r"the columns are \['text', 'x'\]"):
             narrowed["n"]
@@ -947,7 +947,7 @@ ATTRIBUTES = {"a": 1, "b": [2], "c": "three"}
 )
 @pytest.mark.parametrize("is_within", [False, True], ids=["table", "transaction"])
 def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change, left, is_within):
-    store, same = MemoryStore(), dict(ATTRIBUTES)
+    store, same = RamStore(), dict(ATTRIBUTES)
     blz.to_blz(DATA, store, storage=blz.Storage(attrs=ATTRIBUTES))
     with blz.open(store, "a") as table:
         if is_within:
@@ -970,7 +970,7 @@ def test_any_change_of_attributes_is_one_commit_with_the_result_of_a_dict(change
     ids=["update", "setdefault", "pop"],
 )
 def test_what_changes_no_attribute_commits_nothing(change):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(DATA, store, storage=blz.Storage(attrs=ATTRIBUTES))
     with blz.open(store, "a") as table:
         change(table.attrs)
@@ -984,7 +984,7 @@ def test_what_changes_no_attribute_commits_nothing(change):
 
 
 def test_a_truth_value_is_the_number_of_no_row():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1, 2]}, store)
     with blz.open(store) as table:
         for key in (True, False, np.bool_(True)):
@@ -1001,12 +1001,12 @@ def test_a_truth_value_is_the_number_of_no_row():
 )
 def test_a_column_shown_twice_is_read_twice_into_arrow_and_pandas(columns, names):
     """Each of two columns with the same name is read."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table([[number] for number in range(len(columns))], names=columns), store)
     with blz.open(store) as table:
         narrowed = table[names]
         expected = narrowed.to_arrow()
-        assert expected.schema.names == narrowed.column_names
+        assert expected.schema.names == narrowed.columns
         assert expected == table.to_arrow(names)
         frame = narrowed.to_pandas()
         assert list(frame.columns) == expected.schema.names
@@ -1112,7 +1112,7 @@ def test_iterating_a_column_ends(path):
 # Bug: `columns` was drawn twice, so an iterator selected no column.
 @pytest.mark.parametrize("columns", [iter, tuple, lambda names: (name for name in names)])
 def test_columns_may_come_from_an_iterator(columns):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1], "b": [2], "c": [3]}, store)
     assert blz.read_table(store, columns=columns(["c", "a"])).column_names == ["c", "a"]
     with blz.open(store) as table:

@@ -144,10 +144,10 @@ def test_a_text_that_is_no_date_is_refused(path, text):
 def test_short_words_stand_for_directions(path):
     with blz.open(path, mode="a") as t:
         t.compact(sort_by=[("n", "desc")])
-        assert t.sort_by == [("n", "descending")]
+        assert t.storage.sort_by == [("n", "descending")]
         assert t["n"].to_numpy().tolist() == list(range(9, -1, -1))
         t.compact(sort_by=[("word", "asc")])
-        assert t.sort_by == [("word", "ascending")]
+        assert t.storage.sort_by == [("word", "ascending")]
 
 
 def test_attributes_are_cleared_by_one_commit(path):

@@ -28,7 +28,7 @@ from blztable.engine.run import pool
 from blztable.engine.write import columns as writer
 from blztable.engine.write import parts
 from blztable.engine.write import row_groups as cuts
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support.bit_equality import assert_same, same_table
 from support.frame_strategies import frames
@@ -60,9 +60,9 @@ WHOLE = pa.table(
 )
 
 
-def put(data, **options) -> MemoryStore:
+def put(data, **options) -> RamStore:
     """Return a store with the table."""
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     blz.to_blz(data, store, **arguments(durability="process", **options))
     return store
 
@@ -404,7 +404,7 @@ def test_stopiteration_inside_a_generator_is_pythons_runtime_error():
 @pytest.mark.parametrize("bad", [7, {"n": ["text"]}, {"m": [1]}, {"n": [2**64]}, {"n": [b"x"]}])
 @pytest.mark.parametrize("row_group_rows", [1, None])
 def test_an_item_that_does_not_fit_commits_nothing(bad, row_group_rows):
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     blz.to_blz(WHOLE, store)
     before = tree(store)
     with pytest.raises((blz.SchemaError, TypeError), match=r"^item 3"):
@@ -418,7 +418,7 @@ def test_an_item_that_does_not_fit_commits_nothing(bad, row_group_rows):
 def test_a_value_that_cannot_be_stored_ends_a_stream_without_an_end(monkeypatch):
     stray = pa.DictionaryArray.from_arrays(pa.array([7]), ["x"], safe=False)
     good = pa.DictionaryArray.from_arrays(pa.array([0]), ["x"])
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     endless = itertools.chain([{"a": good}, {"a": stray}], itertools.repeat({"a": good}))
     with pytest.raises(blz.SchemaError, match="column 'a': dictionary indices from 7 to 7"):
         blz.to_blz(endless, store, storage=blz.Storage(row_group_rows=1))
@@ -525,7 +525,7 @@ def test_an_interrupt_in_the_iterator_is_raised_at_once():
         yield WHOLE
 
     handler = signal.getsignal(signal.SIGINT)
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     with pytest.raises(KeyboardInterrupt) as caught:
         blz.to_blz(slow(), store, storage=blz.Storage(row_group_rows=20))
     assert reached == []
@@ -600,7 +600,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
     monkeypatch.setattr(parts, "encode", meet)
     # However little data there is to write.
     monkeypatch.setattr(writer, "SMALL_BYTES", 0)
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
     blz.to_blz(items(), hooked, storage=blz.Storage(row_group_rows=10), durability="process")
     assert blz.read_table(store).num_rows == 30
@@ -658,7 +658,7 @@ blz.to_blz(items(1), sys.argv[1], durability="process", storage=blz.Storage(clev
 before = kilobytes("VmHWM")
 blz.to_blz(items(4 * groups), sys.argv[1], durability="process",
            storage=blz.Storage(row_group_rows=rows, clevel=1))
-print(blz.open(sys.argv[1]).nrows, (kilobytes("VmHWM") - before) * 1024)
+print(len(blz.open(sys.argv[1])), (kilobytes("VmHWM") - before) * 1024)
 """
 
 
@@ -780,7 +780,7 @@ def test_a_buffer_that_is_filled_again_is_copied_however_it_is_wrapped(wrap):
             buffer[:] = number
             yield {"a": wrap(buffer)}
 
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(items(), store)
     assert blz.read_table(store)["a"].to_pylist() == [0] * 4 + [1] * 4 + [2] * 4
 
@@ -804,6 +804,6 @@ def test_a_table_of_ours_is_copied_with_its_errors_and_without_rows(tmp_path):
 
 # Bug: an empty DataFrame in a stream of DataFrames was refused.
 def test_an_empty_frame_among_others_is_passed_over():
-    frame, store = pd.DataFrame({"a": [1, 2]}, index=["x", "y"]), MemoryStore()
+    frame, store = pd.DataFrame({"a": [1, 2]}, index=["x", "y"]), RamStore()
     blz.to_blz([frame, pd.DataFrame(), frame], store)
     assert blz.read_blz(store).equals(pd.concat([frame, frame]))

@@ -18,6 +18,7 @@ import blztable as blz
 from golden import one_file, reader, stated
 from support import arrow_strategies
 from support.bit_equality import bits
+from support.moved_first import moved_first
 from support.options import arguments
 from support.strange_tables import own_tables, pyarrow_tables
 
@@ -120,13 +121,13 @@ def delete(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
 
 
 def append(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
-    t.append(table.select([name for name in table.column_names if name in t.column_names])[:9])
+    t.append(table.select([name for name in table.column_names if name in t.columns])[:9])
 
 
 def update(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
     """Give the rows of the least key the values of the first row."""
     keys = [key for key in t.to_arrow(["k"])["k"].to_pylist() if key is not None]
-    names = [name for name in t.column_names if name != "k" and t.schema.field(name).nullable]
+    names = [name for name in t.columns if name != "k" and t.schema.field(name).nullable]
     if keys and names and keys.count(min(keys)) == 1:
         values = t.to_arrow(names)[:1]
         t.update({name: values[name] for name in names}, where=pc.field("k") == min(keys))
@@ -159,18 +160,18 @@ def compact(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
 
 
 def resize(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
-    t.resize(t.nrows // 2)
+    t.resize(len(t) // 2)
 
 
 def columns(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
     with t.transaction() as tx:
         tx.add_column(f"new {t.version}", "x")
-        tx.reorder_columns([f"new {t.version}", "k"])
+        moved_first(tx, [f"new {t.version}", "k"])
 
 
 def drop(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:
-    if len(t.column_names) > 2:
-        t.drop_columns([t.column_names[-1]])
+    if len(t.columns) > 2:
+        t.drop_columns([t.columns[-1]])
 
 
 def restore(t: blz.CTable, table: pa.Table, data: st.DataObject) -> None:

@@ -15,7 +15,7 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import jsontext, manifest
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.hostile_reader import WAYS, assert_read, assert_refused, make, outcomes
 from support.stores import read, write
@@ -156,8 +156,8 @@ STRANGE = [
 
 
 @pytest.fixture
-def told() -> tuple[MemoryStore, bytes]:
-    store = MemoryStore()
+def told() -> tuple[RamStore, bytes]:
+    store = RamStore()
     write(store, NUMBERS, page_rows=8, row_group_rows=8)
     return store, store.get("meta/manifest/00000000000000000001")
 

@@ -18,7 +18,7 @@ from blztable.convert.frames.pandas_metadata import arrow_metadata, from_metadat
 from blztable.convert.gateway import ingest
 from blztable.errors import FormatError
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.frame_strategies import frames, rebuilt
 
@@ -180,7 +180,7 @@ FAR = pd.Timestamp(1 << 40, unit="s")  # in the year 36812
 # Found by the fuzzer: NotImplementedError of pandas.
 def test_a_frequency_is_dropped_where_zoned_times_leave_the_years_of_python():
     days = pd.date_range("2026", periods=3, tz="Europe/Berlin", unit="s", name="day")
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pd.DataFrame({"a": [1, 2, 3]}, days), store, storage=blz.Storage(encoding="plain"))
     far = pd.DatetimeIndex([FAR] * 3).as_unit("s").asi8
     with tamper.editing(store) as table:
@@ -193,7 +193,7 @@ def test_a_frequency_is_dropped_where_zoned_times_leave_the_years_of_python():
 # Found by the fuzzer: NotImplementedError of pandas.
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_labels_that_are_zoned_times_outside_of_the_years_of_python_are_refused(zone):
-    store = MemoryStore()
+    store = RamStore()
     column = pd.DatetimeIndex([pd.Timestamp("2026")], tz="Europe/Berlin").as_unit("s")
     blz.to_blz(pd.DataFrame([[1]], columns=column), store)
     with tamper.editing(store) as table:
@@ -205,7 +205,7 @@ def test_labels_that_are_zoned_times_outside_of_the_years_of_python_are_refused(
 
 # Found by the fuzzer: pandas warned of the frequency B.
 def test_a_label_of_business_days_is_read_without_a_warning():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pd.DataFrame({"a": [1]}), store)
     with tamper.editing(store) as table:
         labels = [["a", ["period", "B", 14_600]]]
@@ -218,7 +218,7 @@ def test_a_label_of_business_days_is_read_without_a_warning():
 # Found by the fuzzer: UnicodeDecodeError.
 def test_held_categories_with_a_name_that_is_not_utf8_are_refused():
     empty = pd.DataFrame({"a": pd.Categorical([], categories=["x", "y"])})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(empty, store)
     with tamper.editing(store) as table:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(table.head["schema"])))
@@ -234,7 +234,7 @@ def test_held_categories_with_a_name_that_is_not_utf8_are_refused():
 
 # Found by the fuzzer: a frequency of an index without times was a foreign error.
 def test_a_frequency_of_an_index_that_cannot_have_one_is_refused():
-    store = MemoryStore()
+    store = RamStore()
     days = pd.date_range("2026-01-01", periods=4, freq="D", name="day")
     blz.to_blz(pd.DataFrame({"a": range(4)}, index=days), store)
     with tamper.editing(store) as edited:
@@ -250,7 +250,7 @@ def test_a_frequency_of_an_index_that_cannot_have_one_is_refused():
 # Found by the fuzzer: categories of an unknown description were a foreign error.
 @pytest.mark.parametrize("facts", ["false", "0", "[]", '"values"', '{"other":1}'])
 def test_categories_described_by_anything_else_are_refused(facts):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pd.DataFrame({"a": pd.Categorical([1, 2])}), store)
     with tamper.editing(store) as edited:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(edited.head["schema"])))
@@ -267,7 +267,7 @@ def test_an_index_in_a_zone_that_is_not_known_here_is_read_by_its_backend():
     type_ = pa.timestamp("ns", "no/zone")
     index = pd.Index(pd.arrays.ArrowExtensionArray(pa.array([1, 2], type_)), name="when")
     frame = pd.DataFrame({"a": [1, 2]}, index=index)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame, store)
     with tamper.editing(store) as edited:
         edited.head["pandas"]["allows_duplicate_labels"] = False

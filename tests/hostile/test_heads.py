@@ -15,7 +15,7 @@ import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.format.jsontext import MAX_NUMBER
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support import tamper
 
@@ -25,8 +25,8 @@ DATA = {"a": [1, 2], "s": ["x", "y"]}
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    store = MemoryStore()
+def store() -> RamStore:
+    store = RamStore()
     blz.to_blz(DATA, store)
     return store
 
@@ -37,7 +37,7 @@ def edit(store, key: str, value) -> None:
 
 
 def feed(t) -> None:
-    with t.appender() as rows:
+    with t.transaction() as tx, tx.appender() as rows:
         rows["a"].append(3)
         rows["s"].append("z")
 
@@ -103,7 +103,7 @@ def test_a_row_group_of_more_rows_than_any_table_has_is_damage(store, write):
 
 @pytest.mark.parametrize("write", WRITES)
 def test_a_row_group_may_have_all_the_rows_there_could_be(write):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(DATA, store, storage=blz.Storage(row_group_rows=MAX_NUMBER))
     with blz.open(store, "a") as t:
         WRITES[write](t)
@@ -159,7 +159,7 @@ def test_a_default_that_is_none_is_told_with_its_column(tmp_path, text, error):
     ids=str,
 )
 def test_a_zone_that_is_not_utf8_is_refused_in_dictionaries_too(type_):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.schema({"a": type_}).empty_table(), store)
     with tamper.editing(store) as table:
         data = base64.b64decode(table.head["schema"])
@@ -170,7 +170,7 @@ def test_a_zone_that_is_not_utf8_is_refused_in_dictionaries_too(type_):
 
 # Found by the fuzzer: the next write committed a manifest that no reader accepts.
 def test_a_column_after_the_last_id_is_refused_before_anything_is_committed():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1]}, store)
     for last in (10**18 - 1, 1 << 62):
         with tamper.editing(store) as table:
@@ -184,7 +184,7 @@ def test_a_column_after_the_last_id_is_refused_before_anything_is_committed():
 
 # Found by the fuzzer: the next write committed a manifest that no reader accepts.
 def test_a_version_after_the_last_is_refused_before_anything_is_committed():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1]}, store)
     last = 1 << 62
     with tamper.editing(store) as table:

@@ -13,7 +13,7 @@ import pytest
 
 import blztable as blz
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make, outcomes
@@ -336,7 +336,7 @@ def test_codes_count_the_values_of_their_own_row_group(tmp_path):
 @pytest.mark.parametrize("rows", [(1 << 31) - 1, 1 << 31, 1 << 61])
 def test_values_without_bytes_take_no_memory(rows):
     values = pa.array([{"a": None}] * 2, pa.struct([("a", pa.null())]))
-    store = MemoryStore()
+    store = RamStore()
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 16, pa.int8()), values)
     blz.to_blz(pa.table({"x": array}), store, storage=blz.Storage(encoding="plain"))
     with tamper.editing(store) as table:
@@ -516,7 +516,7 @@ def test_a_schema_whose_inner_names_are_no_text_is_refused(tmp_path):
 def test_items_without_bytes_take_no_memory(rows):
     """A list of nulls may have any number of them; single rows of it are refused or read."""
     array = pa.array([[None] * 2] * ROWS, pa.large_list(pa.null()))
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"x": array}), store, storage=blz.Storage(encoding="plain", page_rows=8))
     with tamper.editing(store) as table:
         table.lines[1]["rows"] = [rows]
@@ -537,7 +537,7 @@ def test_items_without_bytes_take_no_memory(rows):
 @pytest.mark.parametrize("size", [1 << 20, (1 << 31) - 1])
 def test_fixed_size_lists_of_nothing_take_no_memory(size):
     array = pa.array([[None] * 2] * ROWS, pa.list_(pa.null(), 2))
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"x": array}), store)
     schema = pa.schema([("x", pa.list_(pa.null(), size))]).serialize().to_pybytes()
     with tamper.editing(store) as table:

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 
 
-def claiming(rows, table) -> MemoryStore:
+def claiming(rows, table) -> RamStore:
     """Return a store whose manifest claims another number of rows."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     with tamper.editing(store) as edited:
         edited.head |= {"row_groups": [rows], "rows": rows}
@@ -56,7 +56,7 @@ def test_a_dictionary_of_values_without_bytes_may_claim_any_number_of_them(value
     values = pa.array([b"", b""]).cast(value_type) if value_type != pa.null() else pa.nulls(2)
     codes = pa.array([0, 1, None, 1] * 5)
     column = pa.DictionaryArray.from_arrays(codes, values)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": column}), store, storage=blz.Storage(row_group_rows=10))
     expected = blz.read_blz(store)
     for rows in (1 << 40, 1 << 62):

@@ -17,7 +17,7 @@ import pytest
 import blztable as blz
 from blztable.engine.query import select
 from blztable.format.chunk import CHUNK_HEADER, MAX_CHUNK_BYTES, ChunkHeader, Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make
 
@@ -434,8 +434,8 @@ CHEAP_OF_NULLS = {
     "verify": (lambda t: t.verify(), lambda rows: rows),
     "delete of all": (lambda t: t.delete(pc.field("n").is_null()), lambda rows: 0),
     "delete of none": (lambda t: t.delete(pc.field("n").is_valid()), lambda rows: rows),
-    "truncate": (lambda t: t.truncate(5), lambda rows: 5),
-    "truncate of few": (lambda t: t.truncate(t.nrows - 5), lambda rows: rows - 5),
+    "truncate": (lambda t: t.resize(5), lambda rows: 5),
+    "truncate of few": (lambda t: t.resize(len(t) - 5), lambda rows: rows - 5),
     "resize": (lambda t: t.resize(5), lambda rows: 5),
 }
 
@@ -450,7 +450,7 @@ def test_verbs_that_look_at_no_null_row_take_no_memory_for_it(tmp_path, verb, le
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
             tracemalloc.stop()
-        assert opened.nrows == left(rows)
+        assert len(opened) == left(rows)
         assert opened.verify()
 
 
@@ -481,7 +481,7 @@ def test_null_rows_that_memory_cannot_hold_are_refused_where_each_is_looked_at(
     with blz.open(path, "a") as opened:
         with pytest.raises(blz.LimitError, match="rows"):
             verb(opened)
-        assert (opened.version, opened.nrows) == (1, rows)
+        assert (opened.version, len(opened)) == (1, rows)
 
 
 @pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
@@ -498,7 +498,7 @@ def test_more_pages_than_memory_can_hold_are_refused(tmp_path):
     path = claiming(tmp_path / "t.blz", 1 << 61, pa.array([b""] * 8, pa.binary(0)))
     with blz.open(path, "a") as opened:
         with pytest.raises(blz.LimitError, match="statistics of pages"):
-            opened.truncate(opened.nrows - 5)
+            opened.resize(len(opened) - 5)
         assert "statistics of pages" in str(opened.verify().problems[0])
 
 
@@ -522,13 +522,13 @@ def test_a_change_of_more_null_rows_than_memory_can_hold_is_refused(tmp_path, ch
             blz.LimitError, match="rows can be read at once, found 2305843009213693952"
         ):
             change(opened)
-        assert (opened.version, opened.nrows) == (1, rows)
+        assert (opened.version, len(opened)) == (1, rows)
 
 
 # Found by the fuzzer: metadata of a few kilobytes took gigabytes of memory.
 @pytest.mark.parametrize("where", ["block", "dictionary"])
 def test_streams_of_more_chunks_than_the_file_has_take_no_memory(where):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": pa.array(["x", "y"]).dictionary_encode()}), store)
     with tamper.editing(store) as table:
         block = table.part().metadata

@@ -9,7 +9,7 @@ import pytest
 import blztable as blz
 from blztable.engine.version.versions import pin
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.stores import read, write
 
@@ -100,7 +100,7 @@ def test_a_line_in_bytes_has_its_place_and_its_sha256(path):
 
 
 def test_a_table_in_memory_is_edited_too():
-    store = MemoryStore()
+    store = RamStore()
     write(store, DATA, page_rows=8)
     with tamper.editing(store) as table:
         table.part(column=2).metadata["dictionary"]["rows"] = 2

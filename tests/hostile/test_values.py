@@ -16,7 +16,7 @@ import pytest
 
 import blztable as blz
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.hostile_reader import assert_read, assert_refused, make, outcomes
 from support.nested_arrays import TOO_DEEP
@@ -432,7 +432,7 @@ def test_the_name_of_a_column_is_never_a_path(tmp_path, name):
 def test_decimals_of_a_scale_that_python_does_not_know_are_refused_by_pandas_alone():
     type_ = pa.decimal128(38, 1 << 30)
     column = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(bytes([1] * 16))])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": column}), store)
     assert blz.read_table(store)["a"].type == type_
     with pytest.raises(blz.SchemaError, match="'a': pandas cannot hold decimal128"):

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 
 import blztable as blz
 from blztable.format import layout
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 ROWS = 400
@@ -238,7 +238,7 @@ def test_all_columns_of_all_rows_pass_every_engine(path):
 # Less data are read
 
 
-class Watched(MemoryStore):
+class Watched(RamStore):
     """A store that counts the bytes read of each file."""
 
     def __init__(self) -> None:

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import bits
+from support.moved_first import moved_first
 from support.nested_arrays import array_of
 from support.operations import files_named, files_there, meanwhile
 from support.stores import entries
@@ -29,11 +30,11 @@ CHANGES = {
     "update": lambda t: t.update({"x": rows(0, 1)["x"][0]}, where=pc.field("n") == 7),
     "update by another": lambda t: t.update({"n": -1}, where=pc.field("x").is_null()),
     "delete": lambda t: t.delete(pc.field("n").isin([3, 12])),
-    "truncate": lambda t: t.truncate(9),
-    "add_column": lambda t: t.add_column("new", MORE[: t.nrows]),
+    "truncate": lambda t: t.resize(9),
+    "add_column": lambda t: t.add_column("new", MORE[: len(t)]),
     "drop": lambda t: t.drop_columns(["x"]),
     "rename": lambda t: t.rename_columns({"x": "y"}),
-    "reorder": lambda t: t.reorder_columns(["x"]),
+    "reorder": lambda t: moved_first(t, ["x"]),
     "compact": lambda t: t.compact(),
     "sort": lambda t: t.compact(sort_by=[("n", "descending")]),
     "restore": lambda t: t.restore(1),
@@ -49,8 +50,8 @@ OTHERS = [
 ]
 
 
-def base() -> MemoryStore:
-    store = MemoryStore("shelf")
+def base() -> RamStore:
+    store = RamStore("shelf")
     blz.to_blz(
         rows(0, 8), store, storage=blz.Storage(row_group_rows=3, page_rows=8), durability="process"
     )

@@ -15,7 +15,7 @@ from blztable.arrow.nested.nodes import Node
 from blztable.columns.joined import _marks
 from blztable.columns.types import changes, one_array
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import bits
 from support.nested_arrays import KINDS, TYPES, array_of, rows_of
 from support.options import arguments
@@ -40,7 +40,7 @@ def coded(type_: pa.DataType, rows: int, seed: int) -> pa.Array:
 def test_a_table_comes_back_with_its_codes_and_values(layout, ordered):
     array = pa.DictionaryArray.from_arrays(CODED.indices, POINTS, ordered=ordered)
     table = pa.table({"a": array, "l": pa.ListArray.from_arrays([0, 2, 2, 4, 5, 5], array)})
-    blz.to_blz(table, store := MemoryStore(), **arguments(**layout))
+    blz.to_blz(table, store := RamStore(), **arguments(**layout))
     found = blz.read_table(store)
     found.validate(full=True)
     assert found.schema.equals(table.schema)
@@ -53,7 +53,7 @@ def test_a_table_comes_back_with_its_codes_and_values(layout, ordered):
 def test_each_kind_of_values_passes_every_change(kind):
     array, more = coded(KINDS[kind], 30, 1), coded(KINDS[kind], 30, 2)
     table = pa.table({"k": range(30), "a": array})
-    blz.to_blz(table, store := MemoryStore(), storage=blz.Storage(row_group_rows=12, page_rows=8))
+    blz.to_blz(table, store := RamStore(), storage=blz.Storage(row_group_rows=12, page_rows=8))
     rows = array.to_pylist()
     with blz.open(store, "a") as opened:
         opened.append(pa.table({"k": range(30, 60), "a": more}))
@@ -105,7 +105,7 @@ def test_values_of_other_bits_are_other_values():
     assert len(whole.dictionary) == 5
     assert bits(whole.dictionary.flatten()[0]) == bits(floats)
     assert whole.indices.to_pylist() == [0, 1, 2, 3, 4, 4, 3, 2]
-    blz.to_blz(pa.table({"a": pa.chunked_array([array, other])}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": pa.chunked_array([array, other])}), store := RamStore())
     found = blz.read_table(store)["a"].chunk(0)
     assert bits(found.dictionary.flatten()[0]) == bits(floats)
 
@@ -115,7 +115,7 @@ def test_dictionaries_that_are_equal_stay_as_they_are():
     values = pa.array([[1], [1], [2], None])
     array = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), values)
     empty = pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), values[:0])
-    blz.to_blz(pa.table({"a": pa.chunked_array([array, empty, array])}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": pa.chunked_array([array, empty, array])}), store := RamStore())
     found = blz.read_table(store)["a"].chunk(0)
     assert found.dictionary.equals(values)
     assert found.indices.to_pylist() == [1, 0, None, None, 1, 0, None]
@@ -124,7 +124,7 @@ def test_dictionaries_that_are_equal_stay_as_they_are():
 def test_a_row_group_ends_where_codes_have_no_room():
     column = pa.chunked_array([numbered(start) for start in (0, 20, 100, 0)])
     assert changes(column) == [200, 300]
-    blz.to_blz(pa.table({"a": column}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": column}), store := RamStore())
     with blz.open(store, "a") as opened:
         found = opened.to_arrow()["a"]
         assert [len(chunk) for chunk in found.chunks] == [200, 100, 100]
@@ -160,7 +160,7 @@ def test_a_row_group_ends_where_codes_below_have_no_room(form):
     column = pa.chunked_array([below(start) for start in (0, 0, 20, 100, 200)])
     rows = len(column.chunk(0))
     assert changes(column) == [3 * rows, 4 * rows]
-    blz.to_blz(pa.table({"a": column}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": column}), store := RamStore())
     with blz.open(store, "a") as opened:
         assert opened.to_arrow()["a"].to_pylist() == column.to_pylist()
         for start in (300, 360, 420, 480):
@@ -179,11 +179,11 @@ def test_codes_that_have_no_value_are_refused():
     below = pa.DictionaryArray.from_arrays(pa.array([-1, 0], pa.int8()), POINTS, safe=False)
     for one in (array, below):
         with pytest.raises(SchemaError, match=r"'a': dictionary indices .*; expected 0 to 2"):
-            blz.to_blz({"a": one}, MemoryStore())
+            blz.to_blz({"a": one}, RamStore())
 
 
 def test_fields_of_values_are_read_dropped_and_renamed():
-    blz.to_blz(pa.table({"k": range(5), "d": CODED}), store := MemoryStore())
+    blz.to_blz(pa.table({"k": range(5), "d": CODED}), store := RamStore())
     with blz.open(store, "a") as opened:
         found = opened.to_arrow(["d.value.x"])["d"]
         assert found.type == pa.dictionary(pa.int8(), pa.struct([("x", pa.int64())]))
@@ -200,7 +200,7 @@ def test_fields_of_values_are_read_dropped_and_renamed():
 
 
 def test_values_are_appended_widened_and_altered():
-    blz.to_blz(pa.table({"k": range(5), "d": CODED}), store := MemoryStore())
+    blz.to_blz(pa.table({"k": range(5), "d": CODED}), store := RamStore())
     rows = CODED.to_pylist()
     with blz.open(store, "a") as opened:
         opened.append({"k": [5, 6], "d": [{"x": 9, "y": "q"}, None]})
@@ -229,7 +229,7 @@ def test_ordered_values_keep_their_order():
     values = pa.array([[2], [1]])
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), values, ordered=True)
     other = pa.DictionaryArray.from_arrays(array.indices, values[::-1], ordered=True)
-    blz.to_blz(pa.table({"d": array}), store := MemoryStore())
+    blz.to_blz(pa.table({"d": array}), store := RamStore())
     with blz.open(store, "a") as opened:
         opened.append(pa.table({"d": array}))
         with pytest.raises(SchemaError, match="ordered categories"):
@@ -246,7 +246,7 @@ def test_pandas_gets_the_values_and_engines_the_dictionary():
     values = pa.array([{"x": 1, "y": [1]}, {"x": 3, "y": []}])
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), values)
     table = pa.table({"k": range(4), "d": array})
-    blz.to_blz(table, store := MemoryStore())
+    blz.to_blz(table, store := RamStore())
     with blz.open(store) as opened, duckdb.connect() as engine:
         frame = opened.to_pandas()
         assert [one and one["x"] for one in frame["d"]] == [1, 3, None, 1]
@@ -272,11 +272,11 @@ def test_dictionaries_below_others_are_united(seed):
         whole.validate(full=True)
         rows = [row for chunk in chunks for row in chunk.to_pylist()]
         assert rows_of(whole) == repr(rows)
-        blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store := MemoryStore())
+        blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store := RamStore())
         assert rows_of(blz.read_table(store)["a"]) == repr(rows)
 
 
 def test_a_dictionary_of_too_many_values_is_refused(monkeypatch):
     monkeypatch.setattr("blztable.arrow.nested.flatten.MAX_VALUES", 2)
     with pytest.raises(blz.LimitError, match="a dictionary has 3 values; at most 2 are kept"):
-        blz.to_blz({"a": CODED}, MemoryStore())
+        blz.to_blz({"a": CODED}, RamStore())

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import bits
 from support.nested_arrays import ALL, array_of
 from support.options import arguments
@@ -20,7 +20,7 @@ FORMS = [{"page_rows": 8, "row_group_rows": 12, "encoding": "plain"}, {"row_grou
 def test_damage_in_any_node_loses_pages_of_its_row_group_alone(kind, form):
     array = array_of(ALL[kind], 36, 1)
     blz.to_blz(
-        pa.table({"k": range(36), "x": array}), store := MemoryStore("shelf"), **arguments(**form)
+        pa.table({"k": range(36), "x": array}), store := RamStore("shelf"), **arguments(**form)
     )
     wanted = bits(array)
     for key in [key for key in store._entries if key.endswith(".bin")]:
@@ -49,7 +49,7 @@ def test_damage_in_any_node_loses_pages_of_its_row_group_alone(kind, form):
 def test_a_filter_on_a_field_reads_what_is_whole_of_a_damaged_table(on_corrupt, form):
     places = [{"city": "ab"[row % 2], "zip": row} for row in range(36)]
     data = pa.table({"k": range(36), "place": places})
-    blz.to_blz(data, store := MemoryStore("shelf"), **arguments(**form))
+    blz.to_blz(data, store := RamStore("shelf"), **arguments(**form))
     wanted = [{"k": row, "place": {"zip": row}} for row in range(0, 36, 2)]
     for key in [key for key in store._entries if key.endswith(".bin")]:
         intact = bytes(store._entries[key].data)

@@ -13,7 +13,7 @@ import pytest
 
 import blztable as blz
 from blztable.errors import ConflictError, CorruptError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.bit_equality import bits
 from support.nested_arrays import ALL, array_of
@@ -31,7 +31,7 @@ TYPE = pa.struct(
 
 @pytest.fixture
 def table():
-    store = MemoryStore()
+    store = RamStore()
     rows = pa.table({"k": range(3), "p": pa.array(ROWS, TYPE)})
     blz.to_blz(rows, store, durability="process", storage=blz.Storage(row_group_rows=2))
     with blz.open(store, "a", durability="process") as opened:
@@ -51,7 +51,7 @@ def test_a_default_of_any_nested_type_fills_rows_that_come_without(kind):
     array = array_of(ALL[kind], 9, 1)
     row = next(row for row, value in enumerate(array) if value.is_valid)
     wanted = bits(array.slice(row, 1))
-    blz.to_blz(pa.table({"k": range(9), "x": array}), store := MemoryStore())
+    blz.to_blz(pa.table({"k": range(9), "x": array}), store := RamStore())
     with blz.open(store, "a") as t:
         t.alter_column("x", default=array[row])
         t.add_column("y", array, default=array[row])
@@ -85,7 +85,7 @@ def test_a_default_of_any_nested_type_fills_rows_that_come_without(kind):
     ],
 )
 def test_a_default_is_a_value_of_python_too(data, default):
-    blz.to_blz({"k": [1]}, store := MemoryStore())
+    blz.to_blz({"k": [1]}, store := RamStore())
     with blz.open(store, "a") as t:
         t.add_column("x", data, default=default)
         t.append({"k": [2]})
@@ -115,7 +115,7 @@ def test_a_default_is_a_value_of_python_too(data, default):
     ids=str,
 )
 def test_a_value_that_would_change_is_no_default(type_, default):
-    blz.create(store := MemoryStore(), pa.schema({"x": type_})).close()
+    blz.create(store := RamStore(), pa.schema({"x": type_})).close()
     with blz.open(store, "a") as t:
         with pytest.raises(SchemaError, match="the default of column 'x'"):
             t.alter_column("x", default=default)
@@ -132,7 +132,7 @@ def test_fields_of_a_column_with_a_default_come_and_go(table):
     table.drop_columns(["p.x", "p.at.zip"])
     assert filled(table) == {"tags": ["a", None], "at": {"town": "Bern"}}
     table.add_column("p.at.floor", 3)
-    table.add_column("p.more", [[{"n": row}] for row in range(table.nrows)])
+    table.add_column("p.more", [[{"n": row}] for row in range(len(table))])
     with table.transaction() as tx:
         tx.add_column("p.late", pc.field("k"))
         tx.drop_columns(["p.tags"])
@@ -185,7 +185,7 @@ def test_a_not_null_column_is_filled_with_its_default(table):
     ids=lambda null: str(null.type)[:20],
 )
 def test_a_null_among_the_values_is_no_default(null):
-    blz.to_blz(pa.table({"x": null, "k": [0]}), store := MemoryStore())
+    blz.to_blz(pa.table({"x": null, "k": [0]}), store := RamStore())
     with blz.open(store, "a") as t:
         t.alter_column("x", default=null[0])
         t.add_column("y", null, default=null[0])
@@ -232,7 +232,7 @@ def test_the_example_of_the_page_is_what_is_stored():
     pattern = r"For example, `(.*)` of a column `struct<a: .* is `(.*)`"
     example, nodes = re.search(pattern, page).groups()
     type_ = pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))])
-    blz.create(store := MemoryStore(), pa.schema({"x": type_})).close()
+    blz.create(store := RamStore(), pa.schema({"x": type_})).close()
     with blz.open(store, "a") as t:
         t.alter_column("x", default=json.loads(example))
         assert t._snapshot.version.head.properties["defaults"]["0"] == json.loads(nodes)

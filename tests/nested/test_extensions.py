@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.arrow.extensions import KEPT_NAME, NAME, PARAMETERS, plain_schema, shown_schema
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.nested_arrays import TYPES, array_of
 from support.options import arguments
 
@@ -88,7 +88,7 @@ def table_of(array, name="a") -> pa.Table:
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_come_back_through_every_read_and_change(name, layout):
     table = table_of(ARRAYS[name])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, **arguments(**layout))
     with blz.open(store, "a") as opened:
         assert opened.schema.equals(table.schema, check_metadata=True)
@@ -106,7 +106,7 @@ def test_arrays_come_back_through_every_read_and_change(name, layout):
         opened.delete(pc.field("a").is_null())
         opened.compact()
         assert opened.to_arrow().equals(twice.filter(twice["a"].is_valid()))
-        opened.add_column("b", ARRAYS[name].slice(0, 1).take(pa.array([0] * opened.nrows)))
+        opened.add_column("b", ARRAYS[name].slice(0, 1).take(pa.array([0] * len(opened))))
         assert opened["b"].type == table["a"].type
         opened.update({"b": opened["a"][:]})
         assert opened["b"][:].to_pylist() == opened["a"][:].to_pylist()
@@ -122,7 +122,7 @@ def test_a_class_that_is_not_registered_leaves_the_storage_with_its_name(meters)
             "s": pa.StructArray.from_arrays([inner], fields=list(both)),
         }
     )
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     assert blz.read_table(store).equals(table)
     assert blz.open(store)["a"].type.scale == "mm"
@@ -141,13 +141,13 @@ def test_a_class_that_is_not_registered_leaves_the_storage_with_its_name(meters)
         PARAMETERS: b"km",
     }
     assert found["a"].to_pylist() == [3, None]
-    again = MemoryStore()
+    again = RamStore()
     blz.to_blz(found, again)
     assert blz.read_table(again).equals(table)
 
 
 def test_a_class_that_refuses_its_parameters_leaves_the_storage(meters):
-    store = MemoryStore()
+    store = RamStore()
     field = pa.field("a", pa.int64(), metadata={NAME: b"tests.meters", PARAMETERS: b"refused"})
     table = pa.table([[1, 2], UUIDS[:2]], schema=pa.schema([field, ("u", pa.uuid())]))
     blz.to_blz(table, store)
@@ -157,7 +157,7 @@ def test_a_class_that_refuses_its_parameters_leaves_the_storage(meters):
 
 
 def test_no_class_is_called_before_a_schema_is_shown(meters, monkeypatch):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": of(meters("mm"), [3, None])}), store)
 
     def called(*_):
@@ -168,11 +168,11 @@ def test_no_class_is_called_before_a_schema_is_shown(meters, monkeypatch):
         assert opened.verify()
         opened.delete(pc.field("a") == 3)
         opened.compact()
-        assert opened.nrows == 1
+        assert len(opened) == 1
 
 
 def test_values_of_another_extension_type_are_refused(meters):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": of(meters("mm"), [3])}), store)
     with blz.open(store, "a") as opened:
         for other in (of(meters("km"), [1]), of(pa.opaque(pa.int64(), "a", "b"), [1])):
@@ -192,7 +192,7 @@ def test_values_of_another_extension_type_are_refused(meters):
 
 
 def test_a_filter_compares_the_storage():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table_of(UUIDS), store)
     with blz.open(store) as opened:
         one = uuid.UUID(int=9).bytes
@@ -213,7 +213,7 @@ def test_the_uuids_of_a_frame_are_uuids_for_engines():
         {"u": values, "l": [values[:2], [], None], "d": [{"id": one} for one in values]}
     )
     frame["c"] = frame["u"].astype("category")
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(store)
     with blz.open(store, "a") as opened:
         assert opened.schema.types[:3] == [
@@ -233,7 +233,7 @@ def test_the_uuids_of_a_frame_are_uuids_for_engines():
 
 
 def test_an_engine_sees_the_types():
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table({"u": ARRAYS["uuid"], "j": ARRAYS["json"], "b": ARRAYS["bool8"]})
     blz.to_blz(table, store)
     with blz.open(store) as opened, duckdb.connect() as engine:
@@ -246,7 +246,7 @@ def test_an_engine_sees_the_types():
 
 
 def test_a_frame_has_what_pyarrow_makes_of_a_type():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({name: ARRAYS[name] for name in ("json", "list of uuids")}), store)
     frame = blz.read_blz(store)
     assert frame["json"].tolist()[::2] == ['{"a": 1}', "[2]"]
@@ -264,7 +264,7 @@ def test_a_frame_has_what_pyarrow_makes_of_a_type():
 
 def test_a_field_of_an_extension_type_is_read_with_its_type():
     table = table_of(ARRAYS["struct of uuid and json"])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     with blz.open(store) as opened:
         assert opened["a.id"].type == pa.uuid()
@@ -273,7 +273,7 @@ def test_a_field_of_an_extension_type_is_read_with_its_type():
 
 def test_some_fields_of_an_extension_type_are_its_storage():
     table = table_of(ARRAYS["storage that is nested"])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     field = blz.read_table(store, columns=["a.x"]).schema.field("a")
     assert field.type == pa.struct([("x", pa.float64())])
@@ -281,7 +281,7 @@ def test_some_fields_of_an_extension_type_are_its_storage():
 
 
 def test_a_table_is_created_with_extension_types():
-    store = MemoryStore()
+    store = RamStore()
     with blz.create(store, {"u": pa.uuid(), "n": pa.int64()}) as opened:
         opened.append({"u": [uuid.UUID(int=1).bytes], "n": [1]})
         assert opened["u"][:].to_pylist() == [uuid.UUID(int=1)]
@@ -291,7 +291,7 @@ def test_a_table_is_created_with_extension_types():
 def test_a_column_becomes_one_of_an_extension_type_and_back(type_):
     storage = type_.storage_type
     values = [bytes(16), None] if type_ == pa.uuid() else [1, None]
-    blz.to_blz(pa.table({"a": pa.array(values, storage)}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": pa.array(values, storage)}), store := RamStore())
     with blz.open(store, "a") as opened:
         opened.alter_column("a", dtype=type_)
         assert opened.to_arrow().schema.field("a").equals(pa.field("a", type_), check_metadata=True)
@@ -304,7 +304,7 @@ def test_a_column_becomes_one_of_an_extension_type_and_back(type_):
 
 def test_one_value_with_a_uuid_in_it_fills_rows():
     array = ARRAYS["struct of uuid and json"]
-    blz.to_blz(table_of(array), store := MemoryStore())
+    blz.to_blz(table_of(array), store := RamStore())
     with blz.open(store, "a") as opened:
         opened.update({"a": array[0]})
         assert opened["a"][:].to_pylist() == [array[0].as_py()] * 3
@@ -319,7 +319,7 @@ def test_any_nested_type_can_be_the_storage(type_, seed, parameters):
     array = array_of(type_, 9, seed)
     struct = pa.StructArray.from_arrays([array], fields=[field])
     table = pa.table([array, struct], schema=pa.schema([field, outer]))
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(row_group_rows=4))
     found = blz.read_table(store)
     assert found.schema.equals(table.schema, check_metadata=True)
@@ -342,7 +342,7 @@ def test_an_empty_slice_of_views_is_taken_beside_an_extension(view):
     values = pa.array(["a", "b", "c"]).cast(view)
     json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", "2", "3"]))
     table = pa.table({"view": values, "json": json})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table.slice(2, 0), store)
     with blz.open(store, "a") as opened:
         opened.append(pa.concat_tables([table.slice(3), table.slice(1, 1)]))
@@ -353,7 +353,7 @@ def test_an_empty_slice_of_views_is_taken_beside_an_extension(view):
 def test_fields_are_compared_by_name_and_new_or_missing_ones_are_no_other_type():
     ids = pa.array([bytes(16)], pa.binary(16)).cast(pa.uuid())
     both = pa.StructArray.from_arrays([ids, ids, pa.array([1])], ["a", "b", "n"])
-    blz.to_blz(pa.table({"s": both}), store := MemoryStore())
+    blz.to_blz(pa.table({"s": both}), store := RamStore())
     with blz.open(store, "a") as t:
         t.append(pa.table({"s": pa.StructArray.from_arrays([ids], ["b"])}))
         more = pa.StructArray.from_arrays([pa.array([2]), ids, ids], ["n", "c", "a"])

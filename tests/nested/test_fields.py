@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.arrow.nested.nodes import Node
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.nested_arrays import TYPES, array_of
 from support.options import arguments
@@ -49,7 +49,7 @@ LAYOUTS = [{"row_group_rows": ROWS}, {"row_group_rows": 700}, {"encoding": "plai
 
 @pytest.fixture(params=LAYOUTS, ids=str)
 def table(request):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store, **arguments(**request.param))
     with blz.open(store, "a") as opened:
         yield opened
@@ -115,7 +115,7 @@ def test_tuples_of_a_filter_name_fields_with_dots_or_as_a_tuple(table, predicate
 
 
 def test_a_filter_on_a_field_skips_row_groups_by_the_statistics_of_the_field():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=500, page_rows=64))
     with blz.open(store) as opened:
         plan = opened.explain(["id"], filters=CITY == "Davos")
@@ -124,7 +124,7 @@ def test_a_filter_on_a_field_skips_row_groups_by_the_statistics_of_the_field():
 
 
 def test_a_filter_on_a_field_skips_pages_by_the_statistics_of_the_field():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store, storage=blz.Storage(page_rows=64))
     with blz.open(store) as opened:
         plan = opened.explain(["id"], filters=CITY == "Davos")
@@ -150,7 +150,7 @@ def directories(store) -> set[str]:
 )
 @pytest.mark.usefixtures("own_files_here")
 def test_a_field_is_read_from_its_own_files_and_those_of_what_it_lies_in(read, columns):
-    store = Recorded(MemoryStore())
+    store = Recorded(RamStore())
     blz.to_blz(TABLE, store)
     with blz.open(store) as opened:
         store.reads.clear()
@@ -160,7 +160,7 @@ def test_a_field_is_read_from_its_own_files_and_those_of_what_it_lies_in(read, c
 
 
 def test_a_column_of_which_fields_are_named_has_these_fields_alone_in_the_order_of_the_schema():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store)
     names = ["address.tags", "id", ("address", "place", "zip"), "id"]
     with blz.open(store) as opened:
@@ -186,7 +186,7 @@ def test_some_fields_of_the_dicts_of_a_frame_are_dicts_with_these_keys():
         {"name": "Bob", "home": None},
     ]
     frame = pd.DataFrame({"p": people, "id": uuid_list(3)}, index=[5, 6, 7])
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(store)
     found = blz.read_blz(store, columns=["id", "p.home.city"])
     wanted = [{"home": {"city": "Bern"}}, None, {"home": None}]
@@ -248,7 +248,7 @@ def test_a_field_below_a_list_has_no_column_of_its_own(table):
 
 def test_a_column_whose_name_has_a_dot_comes_before_a_field():
     data = pa.table({"a": [{"b": 1}], "a.b": [2]})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store)
     with blz.open(store) as opened:
         assert opened.to_arrow(["a.b"]).to_pydict() == {"a.b": [2]}
@@ -261,7 +261,7 @@ def test_a_column_whose_name_has_a_dot_comes_before_a_field():
 def test_fields_of_the_same_name_are_told_apart_by_nobody():
     both = pa.struct([("b", pa.int8()), ("b", pa.int16()), ("c", pa.int8())])
     data = pa.table({"a": pa.nulls(3, both)})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store)
     with blz.open(store) as opened:
         for read in (lambda: opened.to_arrow(["a.b"]), lambda: opened["a.b"]):
@@ -277,14 +277,14 @@ def test_a_field_of_a_union_is_read_with_the_others():
     union = pa.UnionArray.from_sparse(
         pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array("xy")]
     )
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"u": union}), store)
     with blz.open(store) as opened, pytest.raises(SchemaError, match="without the others"):
         opened.to_arrow([("u", union.type.field(0).name)])
 
 
 def test_a_field_with_other_rows_than_the_table_is_damage():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": [{"b": 1}, {"b": 2}]}), store)
     with tamper.editing(store) as table:
         table.lines[1]["rows"] = [1]
@@ -341,7 +341,7 @@ def test_a_field_of_any_nested_type_is_that_of_the_whole(data, seed):
     rows = data.draw(st.integers(0, 20))
     table = pa.table({"a": array_of(type_, rows, seed)})
     names = data.draw(st.sampled_from(paths(type_)))
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(row_group_rows=7))
     wanted = [pruned(value, type_, names) for value in table["a"].to_pylist()]
     with blz.open(store) as opened:

@@ -9,7 +9,7 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support.options import arguments
 
@@ -76,7 +76,7 @@ def restated(store, change):
 
 
 def test_verify_tells_of_bytes_that_are_stored_nowhere():
-    store = MemoryStore()
+    store = RamStore()
     array = pa.array([[]] * 3 + [["x"]], pa.list_(WORDS))
     blz.to_blz(pa.table({"a": array}), store, storage=blz.Storage(row_group_rows=3))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.arrow.types import first_missing
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import bits
 from support.options import arguments
 from support.strange_tables import own_tables, pyarrow_tables
@@ -50,7 +50,7 @@ def for_all(examples: int, strategy: st.SearchStrategy, check: Callable) -> None
 @SOURCES
 def test_any_table_comes_back_identical(tables, examples):
     def check(table: pa.Table, form: dict, data: st.DataObject) -> None:
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(table, store, **arguments(**form))
         found = blz.read_table(store)
         found.validate(full=True)
@@ -73,7 +73,7 @@ def test_every_verb_keeps_the_rows_of_any_table(tables, examples):
         table = table.rename_columns(names).add_column(0, "k", [range(table.num_rows)])
         rows, half = rows_of(table), table.num_rows // 2
         keys = list(range(table.num_rows))
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(table[:half], store, **arguments(**form))
         with blz.open(store, "a") as opened:
             opened.append(table[half:])
@@ -88,7 +88,7 @@ def test_every_verb_keeps_the_rows_of_any_table(tables, examples):
                 places = data.draw(st.lists(st.sampled_from(keys), max_size=9))
                 assert rows_of(opened.take(places)) == [rows[place] for place in places]
                 start, stop = sorted(data.draw(st.sampled_from(keys)) for _ in range(2))
-                sliced = pa.table({name: opened[name][start:stop] for name in opened.column_names})
+                sliced = pa.table({name: opened[name][start:stop] for name in opened.columns})
                 assert rows_of(sliced) == rows[start:stop]
 
             # The last rows get the values of the first ones, where the schema allows these.

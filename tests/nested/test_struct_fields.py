@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.arrow.nested.casts import fields_of
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.nested_arrays import TYPES, array_of, rows_of
 
 CODES = pa.array([0, 1, 0], pa.int8())
@@ -38,7 +38,7 @@ def structs(*fields, null=1):
 
 
 def opened(column):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"id": range(len(column)), "s": column}), store)
     return blz.open(store, "a")
 

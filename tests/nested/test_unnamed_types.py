@@ -18,7 +18,7 @@ from blztable.arrow.extensions import plain_schema, shown_schema
 from blztable.arrow.run_ends import MOST_ROWS, narrowed, widened
 from blztable.arrow.unnamed import VALUES_NAME
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.nested_arrays import array_of, rows_of
 from support.options import arguments
 
@@ -72,7 +72,7 @@ def table_of(array: pa.Array) -> pa.Table:
 def test_arrays_come_back_through_every_read_and_change(name, layout):
     table = table_of(ARRAYS[name])
     rows = table["a"].to_pylist()
-    blz.to_blz(table, store := MemoryStore(), **arguments(**layout))
+    blz.to_blz(table, store := RamStore(), **arguments(**layout))
     with blz.open(store, "a") as opened:
         found = opened.to_arrow()
         found.validate(full=True)
@@ -142,7 +142,7 @@ def test_a_column_of_short_runs_is_cut_where_their_ends_stop(form):
     assert wanted == runs.to_pylist()
     # A row group that grew of many arrays has more rows than the ends of each reach.
     table = pa.table({"a": pa.chunked_array(pieces)})
-    blz.to_blz(table, store := MemoryStore())
+    blz.to_blz(table, store := RamStore())
     with blz.open(store, "a") as opened:
         assert len(opened._snapshot.version.head.row_groups) == 1
         found = opened.to_arrow()
@@ -189,7 +189,7 @@ def test_run_ends_change_their_width_without_a_file_that_is_written(tmp_path):
 
 
 def test_values_of_an_extension_type_may_be_coded_or_not():
-    blz.to_blz(pa.table({"a": CODED}), store := MemoryStore())
+    blz.to_blz(pa.table({"a": CODED}), store := RamStore())
     with blz.open(store, "a") as opened:
         opened.append({"a": UUIDS})
         opened.update({"a": UUIDS[2]}, where=pc.field("a").is_null())
@@ -212,7 +212,7 @@ def test_values_of_an_extension_type_may_be_coded_or_not():
 
 
 def test_a_field_is_read_dropped_and_added_with_its_type():
-    blz.to_blz(table_of(ARRAYS["struct"]), store := MemoryStore())
+    blz.to_blz(table_of(ARRAYS["struct"]), store := RamStore())
     with blz.open(store, "a") as opened:
         for name in ("d", "r", "u"):
             field = ARRAYS["struct"].type.field(name)
@@ -242,7 +242,7 @@ def test_an_unknown_extension_type_of_values_leaves_its_name():
     try:
         values = pa.ExtensionArray.from_storage(Known(), pa.array([1, 2], pa.int8()))
         coded = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), values)
-        blz.to_blz(pa.table({"a": coded}), store := MemoryStore())
+        blz.to_blz(pa.table({"a": coded}), store := RamStore())
         assert blz.read_table(store)["a"].type == coded.type
     finally:
         pa.unregister_extension_type("tests.known")
@@ -250,7 +250,7 @@ def test_an_unknown_extension_type_of_values_leaves_its_name():
     assert found.schema.types == [pa.dictionary(pa.int8(), pa.int8())]
     assert found.schema.field("a").metadata[VALUES_NAME] == b"tests.known"
     assert NAME not in found.schema.field("a").metadata
-    blz.to_blz(found, again := MemoryStore())
+    blz.to_blz(found, again := RamStore())
     pa.register_extension_type(Known())
     try:
         assert blz.read_table(again)["a"].type == coded.type
@@ -260,7 +260,7 @@ def test_an_unknown_extension_type_of_values_leaves_its_name():
 
 def test_pandas_and_engines_see_the_values():
     runs = ARRAYS["short runs of text"]
-    blz.to_blz(pa.table({"d": CODED, "r": runs}), store := MemoryStore())
+    blz.to_blz(pa.table({"d": CODED, "r": runs}), store := RamStore())
     one, other = uuid.UUID(int=7), uuid.UUID(int=9)
     with blz.open(store) as opened, duckdb.connect() as engine:
         frame = opened.to_pandas()
@@ -276,7 +276,7 @@ def test_pandas_and_engines_see_the_values():
 @pytest.mark.parametrize("ends", [pa.int16(), pa.int32()], ids=str)
 def test_nulls_of_runs_within_other_types_are_taken(ends):
     runs = pa.run_end_encoded(ends, pa.int8())
-    blz.to_blz({"k": range(3)}, store := MemoryStore())
+    blz.to_blz({"k": range(3)}, store := RamStore())
     with blz.open(store, "a") as opened:
         for number, type_ in enumerate(
             [
@@ -300,9 +300,9 @@ def test_a_dictionary_of_dictionaries_is_refused_with_a_remedy_that_works(beside
     array = pa.DictionaryArray.from_arrays(pa.array([0]), inner)
     wrap = (lambda one: pa.StructArray.from_arrays([one], ["x"])) if is_deep else (lambda one: one)
     with pytest.raises(SchemaError, match=r"'a'.*dictionary of dictionaries; .*dictionary_decode"):
-        blz.to_blz({**beside, "a": wrap(array)}, MemoryStore())
+        blz.to_blz({**beside, "a": wrap(array)}, RamStore())
     decoded = wrap(array.dictionary_decode())
-    blz.to_blz({**beside, "a": decoded}, store := MemoryStore())
+    blz.to_blz({**beside, "a": decoded}, store := RamStore())
     assert blz.read_table(store)["a"].to_pylist() == decoded.to_pylist()
 
 
@@ -310,8 +310,8 @@ def test_an_extension_type_of_short_runs_is_refused_with_a_remedy_that_works():
     runs = ARRAYS["short runs of text"]
     array = pa.ExtensionArray.from_storage(pa.opaque(runs.type, "a", "b"), runs)
     with pytest.raises(SchemaError, match=r"'a'.*pass its storage, such as array\.storage"):
-        blz.to_blz({"a": array}, MemoryStore())
-    blz.to_blz({"a": array.storage}, store := MemoryStore())
+        blz.to_blz({"a": array}, RamStore())
+    blz.to_blz({"a": array.storage}, store := RamStore())
     assert blz.read_table(store)["a"].type == runs.type
 
 

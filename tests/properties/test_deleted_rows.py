@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change import rows as row_changes
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.arrow_strategies import arrays, types
 from support.bit_equality import same_table
 from support.nested_arrays import KINDS, array_of
@@ -46,7 +46,7 @@ def twins(data, table):
         "packing": data.draw(st.sampled_from(["packed", "per_item"])),
         "encoding": data.draw(st.sampled_from(["auto", "plain"])),
     }
-    stores = MemoryStore("named"), MemoryStore("written again")
+    stores = RamStore("named"), RamStore("written again")
     for store in stores:
         blz.to_blz(table, store, **arguments(**options))
     return [blz.open(store, "a") for store in stores]
@@ -54,8 +54,8 @@ def twins(data, table):
 
 def check_alike(data, named, again):
     assert same_table(named.to_arrow(), again.to_arrow())
-    count = again.nrows
-    assert named.nrows == count == sum(one.num_rows for one in named.to_batches(batch_rows=5))
+    count = len(again)
+    assert len(named) == count == sum(one.num_rows for one in named.to_batches(batch_rows=5))
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, count)] * 2)))
     assert same_table(named[start:stop], again[start:stop])
     places = data.draw(st.lists(st.integers(0, max(count - 1, 0)), max_size=9)) if count else []
@@ -115,7 +115,7 @@ def compare(data):
                     case "column" if "c" in one.columns:
                         one.drop_columns(["c"])
                     case "column":
-                        one.add_column("c", np.arange(one.nrows))
+                        one.add_column("c", np.arange(len(one)))
                     case "type" if one.schema.field("t").type == pa.string():
                         one.alter_column("t", dtype="large_string")
                     case "compact":
@@ -125,7 +125,7 @@ def compare(data):
             check_alike(data, named, again)
         # Columns are compared that have the same type.
         if "type" not in moves:
-            found, expected = named.changes(since=1), again.changes(since=1)
+            found, expected = named.diff(1).rows(), again.diff(1).rows()
             assert same_table(found.removed, expected.removed)
             assert same_table(found.added, expected.added)
         named.compact()

@@ -109,7 +109,7 @@ def plain(value):
 def takes_numbers(store):
     """True if the column is one of numbers; a column of None is one of text until then."""
     with blz.open(store) as table:
-        names = table.column_names
+        names = table.columns
         return "number" in names and is_number(table.schema.field("number").type)
 
 
@@ -216,7 +216,7 @@ def test_the_remedy_that_a_refused_append_names_works(kind):
                 table.alter_column("x", dtype=eval(altered[1], {"pa": pa}), safe=False)
             if altered is not None or "pass evolve=True" in message:
                 table.append(frame, evolve=altered is None)
-                assert table.nrows == 4
+                assert len(table) == 4
 
 
 @pytest.mark.parametrize(

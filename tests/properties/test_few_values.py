@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 from support.options import arguments
 
@@ -53,7 +53,7 @@ def test_few_values_answer_as_plain_ones(table, data):
     }
     opened = []
     for encoding in ("plain", "auto"):
-        store = MemoryStore(encoding)
+        store = RamStore(encoding)
         blz.to_blz(table, store, **arguments(encoding=encoding, **cuts))
         opened.append(blz.open(store, "a"))
     plain, encoded = opened

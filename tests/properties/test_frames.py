@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import frame_strategies as own
 from support.bit_equality import assert_same
 from support.object_strategies import INT64, TEXT
@@ -37,7 +37,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def comes_back(frame, options):
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(
         store, **arguments(**{name: value for name, value in options.items() if value is not None})
     )
@@ -126,7 +126,7 @@ def plain(value):
 def answers_alike(values, options):
     data = pd.Series(values, dtype=object) if values.dtype == object else values
     frame = pd.DataFrame({"x": data, "k": np.arange(len(values)) % 3})
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(
         store, **arguments(**{name: value for name, value in options.items() if value is not None})
     )
@@ -161,7 +161,7 @@ def test_engines_count_the_missing_values_of_every_dtype_as_pandas_does(values, 
     assume(values.dtype != np.float16)
     data = pd.Series(values, dtype=object) if values.dtype == object else values
     frame = pd.DataFrame({"x": data})
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(
         store, **arguments(**{name: value for name, value in options.items() if value is not None})
     )
@@ -182,7 +182,7 @@ def test_engines_count_the_missing_values_of_every_dtype_as_pandas_does(values, 
 def test_a_table_of_any_dtype_is_copied_through_arrow_and_appended_to_itself(values, options):
     data = pd.Series(values, dtype=object) if values.dtype == object else values
     frame = pd.DataFrame({"x": data})
-    store, copy = MemoryStore(), MemoryStore()
+    store, copy = RamStore(), RamStore()
     options = {name: value for name, value in options.items() if value is not None}
     frame.to_blz(store, **arguments(**options))
     blz.to_blz(blz.read_table(store), copy, **arguments(**options))

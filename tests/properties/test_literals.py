@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.query import expressions
 from blztable.engine.query.pruning import Pruner
+from blztable.storage.memory import RamStore
 from support.options import arguments
 from support.random_conditions import known_of
 
@@ -260,7 +261,7 @@ def is_among(row, values):
 def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("literals")
     return {
-        "memory": lambda: (blz.MemoryStore(), {}),
+        "memory": lambda: (RamStore(), {}),
         "directory": lambda: (folder / "t.blz", {}),
         "file": lambda: (folder / "f.blz", {"layout": "file"}),
     }

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 FLOATS = ["f2", "f4", "f8"]
@@ -78,7 +78,7 @@ def changed(draw, verb, table, model):
     elif verb == "merge":
         with table.transaction() as tx:
             tx.append(model.iloc[:1])
-            tx.truncate(len(model))
+            tx.resize(len(model))
     elif verb == "sort" and len(model):
         table.compact(sort_by="f8")
         return model.sort_values("f8", kind="stable", ignore_index=True)
@@ -113,7 +113,7 @@ def check(table, model):
 @settings(deadline=None, max_examples=20)
 @given(frames(), OPTIONS, st.lists(st.sampled_from(VERBS), max_size=4), st.data())
 def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, data):
-    store, model = MemoryStore(), frame
+    store, model = RamStore(), frame
     blz.to_blz(frame, store, **arguments(**options))
     with blz.open(store, "a") as table:
         check(table, model)
@@ -125,7 +125,7 @@ def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, d
 @settings(deadline=None, max_examples=25)
 @given(frames(dtypes=["f4", "f8"]), OPTIONS)
 def test_sql_over_a_table_answers_what_it_answers_over_the_frame(frame, options):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame.replace([np.inf, -np.inf], 1e3), store, **arguments(**options))
     with blz.open(store) as table, duckdb.connect() as engine:
         engine.register("stored", table.dataset())
@@ -144,7 +144,7 @@ def test_sql_over_a_table_answers_what_it_answers_over_the_frame(frame, options)
 
 def test_polars_counts_them():
     frame = pd.DataFrame({"x": [1.5, np.nan, 2.5]})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame, store)
     with blz.open(store) as table:
         assert pl.DataFrame(table)["x"].null_count() == 1
@@ -155,7 +155,7 @@ def test_polars_counts_them():
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), frames(dtypes=["f8"])), min_size=1, max_size=4), OPTIONS)
 def test_frames_and_arrow_data_stay_as_they_came(parts, options):
-    store, wanted = MemoryStore(), []
+    store, wanted = RamStore(), []
     blz.to_blz(frames_of_none(), store, **arguments(**options))
     with blz.open(store, "a") as table:
         for is_arrow, frame in parts:
@@ -177,14 +177,14 @@ def frames_of_none():
 
 @pytest.mark.parametrize("keep", [None, True, False])
 def test_a_table_remembers_what_nan_is(keep):
-    frame, store = pd.DataFrame({"x": [1.5, np.nan]}), MemoryStore()
+    frame, store = pd.DataFrame({"x": [1.5, np.nan]}), RamStore()
     nan = "nan" if keep is False else "None"
     blz.to_blz(frame, store, storage=blz.Storage(nan_as_null=keep))
     blz.to_blz(frame, store, mode="a")
     with blz.open(store, "a") as table:
         table.append(frame)
         table.append({"x": np.array([1.5, np.nan])})
-        with table.appender() as columns:
+        with table.transaction() as tx, tx.appender() as columns:
             columns["x"].append([1.5, np.nan])
         assert str(table["x"][:].to_pylist()) == f"[{', '.join(['1.5', nan] * 5)}]"
         table.update({"x": np.nan})
@@ -206,7 +206,7 @@ def test_streams_and_indexes_of_frames_have_missing_values():
 
 
 def test_a_column_that_is_not_null_names_the_option():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, pa.schema([pa.field("x", pa.float64(), nullable=False)])).close()
     with blz.open(store, "a") as table:
         with pytest.raises(blz.SchemaError, match="nan_as_null=False"):
@@ -218,6 +218,4 @@ def test_a_column_that_is_not_null_names_the_option():
 @pytest.mark.parametrize("wrong", ["yes", 1, 0.5, []])
 def test_the_option_is_true_or_false(wrong):
     with pytest.raises(ValueError, match="nan_as_null must be True, False or None"):
-        blz.to_blz(
-            pd.DataFrame({"x": [1.5]}), MemoryStore(), storage=blz.Storage(nan_as_null=wrong)
-        )
+        blz.to_blz(pd.DataFrame({"x": [1.5]}), RamStore(), storage=blz.Storage(nan_as_null=wrong))

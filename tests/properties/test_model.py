@@ -27,7 +27,7 @@ from blztable.engine.change import rows as row_changes
 from blztable.engine.change.creation import create
 from blztable.engine.version import versions
 from blztable.errors import ConflictError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
@@ -35,6 +35,7 @@ from blztable.table.table import CTable
 from blztable.table.transaction import Transaction
 from support.arrow_strategies import arrays, masks
 from support.bit_equality import bits
+from support.moved_first import in_one_commit, moved_first
 from support.nested_arrays import array_of
 from support.new_tables import Stream
 from support.options import Tiny, tiny
@@ -347,7 +348,7 @@ def feed(draw, model: Model) -> Change:
     cut, ids = draw(st.integers(0, rows)), new_ids(rows)
 
     def call(t):
-        with t.appender() as a:
+        with in_one_commit(t) as tx, tx.appender() as a:
             for name in order:
                 a[name].append(given[name][:cut])
             for name in reversed(order):
@@ -492,17 +493,11 @@ def replace_where(draw, model: Model) -> Change:
 
     lacking = defaults({*model.names} - {on}) if rows else NOTHING
     return Change(
-        lambda t: t.replace_where(data, [(on, "==", key)]),
+        lambda t: t.append(data, replace_where=[(on, "==", key)]),
         rebase,
         SOME_ROWS | lacking,
         does=bool(gone or rows),
     )
-
-
-def truncate(draw, model: Model) -> Change:
-    n = draw(st.integers(0, model.rows + 2))
-    left = lambda m: m.taken(list(range(min(n, m.rows))))  # noqa: E731
-    return Change(lambda t: t.truncate(n), left, ROWS, does=n < model.rows)
 
 
 def resize(draw, model: Model) -> Change:
@@ -553,9 +548,7 @@ def reorder(draw, model: Model) -> Change:
     order = draw(st.permutations(model.names))
     first = order[: draw(st.integers(1, len(order)))]
     rest = [name for name in model.names if name not in first]
-    return Change(
-        lambda t: t.reorder_columns(first), lambda m: m.selected([*first, *rest]), COLUMNS
-    )
+    return Change(lambda t: moved_first(t, first), lambda m: m.selected([*first, *rest]), COLUMNS)
 
 
 def rename(draw, model: Model) -> Change:
@@ -628,7 +621,7 @@ def order(wanted: tuple[str, bool]) -> tuple[str, str]:
     return wanted[0], "ascending" if wanted[1] else "descending"
 
 
-ON_COLUMNS = [append, append, feed, update, update, delete, truncate, resize, compact]
+ON_COLUMNS = [append, append, feed, update, update, delete, resize, compact]
 ON_COLUMNS += [upsert, replace_where]
 ON_COLUMNS += [drop, reorder, rename, append_evolving, append_evolving, alter_column]
 
@@ -681,7 +674,7 @@ class Dying:
 
 
 class Machine(RuleBasedStateMachine):
-    new_store = MemoryStore
+    new_store = RamStore
 
     @initialize(data=st.data())
     def begin(self, data):
@@ -802,7 +795,7 @@ class Machine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self.expected))
         t = self.handles[which]
         pinned = {*self.pinned(), number}
-        assert t.restore(number) == self.newest + 1
+        assert t.restore(number).version == self.newest + 1
         self.committed(self.newest + 1, self.models[number], pinned)
 
     @rule(which=st.integers(0, 1), data=st.data())
@@ -936,10 +929,10 @@ def same_rows(found: pa.Table, model: Model) -> None:
 
 def same(t, model: Model) -> None:
     same_rows(t.to_arrow(), model)
-    assert t.nrows == model.rows
+    assert len(t) == model.rows
     assert dict(t.attrs) == dict(model.attrs)
     assert dict(t.vlmeta) == dict(model.layers)
-    assert t.sort_by == ([order(model.order)] if model.order else [])
+    assert t.storage.sort_by == ([order(model.order)] if model.order else None)
 
 
 quick = settings(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.object_strategies import kinds, mixes, objects, same
 from support.options import arguments
 
@@ -29,7 +29,7 @@ def test_objects_are_what_they_were_after_every_verb(data, options):
     # The first value says the kind, which later frames have as well.
     values = [data.draw(of), *data.draw(st.lists(of | st.none(), max_size=5))]
     assume(not mixes(values))
-    store, choice = MemoryStore(), options.get("object", "infer")
+    store, choice = RamStore(), options.get("object", "infer")
     blz.to_blz(frame_of(values, 0), store, **arguments(**options))
     model = list(enumerate(values))
 
@@ -82,16 +82,16 @@ def test_objects_are_what_they_were_after_every_verb(data, options):
     ],
 )
 def test_objects_of_another_kind_are_refused_and_nothing_is_appended(first, more, message):
-    store = MemoryStore()
+    store = RamStore()
     frame_of(first, 0).to_blz(store)
     with blz.open(store, "a") as table:
         with pytest.raises(SchemaError, match=message):
             table.append(frame_of(more, 1))
-        assert (table.nrows, table.version) == (len(first), 1)
+        assert (len(table), table.version) == (len(first), 1)
 
 
 def test_json_takes_what_any_source_brings():
-    store = MemoryStore()
+    store = RamStore()
     frame_of(["a", 1], 0).to_blz(store, storage=blz.Storage(objects="json"))
     with blz.open(store, "a") as table:
         table.append(pd.DataFrame({"key": [2, 3], "x": ["text", None]}))
@@ -113,7 +113,7 @@ def test_json_takes_what_any_source_brings():
 
 @pytest.mark.parametrize("values", [["a", 1], [{1}, {2}], [(1, "a")], [{"a": 1}, {}]], ids=str)
 def test_objects_stay_objects_on_their_way_through_arrow(values):
-    store, other = MemoryStore(), MemoryStore()
+    store, other = RamStore(), RamStore()
     frame_of(values, 0).to_blz(
         store, storage=blz.Storage(objects="json" if "a" in values else "infer")
     )
@@ -127,7 +127,7 @@ def test_objects_stay_objects_on_their_way_through_arrow(values):
 
 def test_text_that_was_json_stays_text():
     """Arrow data keep the metadata of a column that users replaced."""
-    store = MemoryStore()
+    store = RamStore()
     frame_of(["a", 1], 0).to_blz(store, storage=blz.Storage(objects="json"))
     arrow = blz.read_table(store).set_column(1, "x", pa.array(["{", "x"]))
     blz.to_blz(arrow, store)
@@ -142,20 +142,20 @@ MIXED = pd.Series(["a", 1], dtype=object)
 
 
 def test_a_column_of_json_takes_mixed_values_from_every_verb():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"key": [0, 1]}, store)
     with blz.open(store, "a") as table:
         table.add_column("x", MIXED, default=b"default", storage=blz.Storage(objects="json"))
         table.update({"x": MIXED})
         table.append({"key": [2]})
-        with table.appender() as a:
+        with table.transaction() as tx, tx.appender() as a:
             a["key"].append([3, 4])
             a["x"].append(MIXED)
         assert table.to_pandas()["x"].tolist() == ["a", 1, b"default", "a", 1]
 
 
 def test_a_call_without_the_option_does_not_advise_it():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"key": [0, 1], "x": ["p", "q"]}, store)
     with blz.open(store, "a") as table:
         with pytest.raises(SchemaError, match=r'pass storage=blz.Storage\(objects="json"\)'):
@@ -172,7 +172,7 @@ def test_a_call_without_the_option_does_not_advise_it():
 
 
 def test_lists_of_a_frame_go_to_a_table_of_arrow_and_back():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"key": [0], "x": [[1]]}), store)
     with blz.open(store, "a") as table:
         table.append(frame_of([[2, 3], None], 1))

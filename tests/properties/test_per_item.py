@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 from support.options import arguments
 
@@ -61,14 +61,14 @@ def test_items_in_chunks_answer_as_packed_ones(data):
     }
     opened = []
     for packing in ("packed", "per_item"):
-        store = MemoryStore(packing)
+        store = RamStore(packing)
         blz.to_blz(table, store, **arguments(packing=packing, **cuts))
         opened.append(blz.open(store, "a"))
 
     def check():
         packed, chunked = opened
         assert same_table(chunked.to_arrow(), packed.to_arrow())
-        count = packed.nrows
+        count = len(packed)
         start, stop = sorted(data.draw(st.tuples(*[st.integers(0, count)] * 2)))
         assert same_table(chunked[start:stop], packed[start:stop])
         if count:

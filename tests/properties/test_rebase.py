@@ -16,7 +16,8 @@ from blztable.engine.version.history import list_versions
 from blztable.errors import BusyError, ConflictError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
+from support.moved_first import moved_first
 from support.operations import (
     BASE,
     CONFLICTS,
@@ -42,7 +43,7 @@ from support.stores import Hooked, entries, once
 
 @pytest.fixture(params=["memory", "local"])
 def store(request, tmp_path):
-    store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "t.blz")
+    store = RamStore() if request.param == "memory" else LocalStore(tmp_path / "t.blz")
     written(store)
     yield store
     store.close()
@@ -178,7 +179,7 @@ def several(table, *, with_delete):
         tx.rename_columns({"text": "words"})
         tx.append({"n": [7], "words": ["last"], "x": np.array([0.5], "f4")})
         tx.attrs["until"] = 2
-        tx.reorder_columns(["words"])
+        moved_first(tx, ["words"])
         if with_delete:
             tx.delete([("n", "==", 3)])
 

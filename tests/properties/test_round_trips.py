@@ -16,7 +16,7 @@ from blztable.engine.version.versions import pin
 from blztable.errors import SchemaError, TableNotFoundError
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
 from blztable.format.header import BY_NAME
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits, same, same_table
@@ -41,7 +41,7 @@ SMALL = {"row_group_rows": 40, "page_rows": 8, "chunk_bytes": 64}
 
 def stored(table, rows=None, **options):
     """Return a store with the table."""
-    store = MemoryStore()
+    store = RamStore()
     _, pinned = create(store, Stream(table, rows), tiny(**options), replace_existing=True)
     pinned.close()
     return store
@@ -147,7 +147,7 @@ def test_names_never_become_paths():
 
 def test_rows_without_columns_are_counted():
     with blz.open(stored(pa.table({}), rows=7, row_group_rows=3)) as table:
-        assert table.nrows == 7
+        assert len(table) == 7
         assert table.to_arrow().num_rows == 7
         assert table.to_arrow().num_columns == 0
 
@@ -252,14 +252,14 @@ def test_an_empty_slice_of_a_dictionary_column_is_an_empty_array(value_type):
 
 STRAY_CODES = """
 import numpy as np, pyarrow as pa, blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 type_ = pa.dictionary(pa.int32(), pa.string())
 codes = pa.py_buffer(np.array([0, 2**31 - 1], "<i4"))
 chunks = [
     pa.DictionaryArray.from_buffers(type_, 2, [pa.py_buffer(b"\\x01"), codes], pa.array([word]))
     for word in ("a", "b")
 ]
-store = MemoryStore()
+store = RamStore()
 blz.to_blz(pa.table({"a": pa.chunked_array(chunks, type_)}), store)
 print(blz.read_table(store)["a"].to_pylist())
 """
@@ -321,7 +321,7 @@ UNSUPPORTED = [
 def test_a_type_that_cannot_be_stored_is_named_and_nothing_is_written(type_):
     no_rows = pa.chunked_array([], type_)
     table = pa.table({"good": pa.array([], pa.int8()), "bad one": no_rows})
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(SchemaError, match="'bad one'"):
         create(store, Stream(table), blz.Storage(), replace_existing=True)
     assert store.list_names("") == []
@@ -361,7 +361,7 @@ def halves_of_a_character():
 )
 def test_a_value_that_cannot_be_stored_is_named_and_nothing_is_committed(make):
     table = pa.table({"good": [1, 2], "bad one": make()})
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(SchemaError, match="'bad one'"):
         create(store, Stream(table), blz.Storage(), replace_existing=True)
     assert store.list_names("meta/manifest") == []

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change import rows as row_changes
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.crash.serial_changes import WRITTEN, Change, Done, Rows, begin, drawn, run, step
 
 
@@ -39,7 +39,7 @@ class Content:
 
 def held(place, number: int) -> Content:
     with blz.open(place, version=number) as t:
-        return Content(frozenset(t.column_names), t.to_arrow().to_pylist(), dict(t.attrs))
+        return Content(frozenset(t.columns), t.to_arrow().to_pylist(), dict(t.attrs))
 
 
 def check(place, all_done: list[Done]) -> int:
@@ -176,7 +176,7 @@ SHARES = [16, 1]
 @settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.randoms(use_true_random=False), st.sampled_from(SHARES))
 def test_handles_that_show_old_versions_make_changes_that_the_versions_explain(draw, share):
-    store, ids, done = MemoryStore(), iter(range(100, 1 << 40)), []
+    store, ids, done = RamStore(), iter(range(100, 1 << 40)), []
     begin(store)
     handles = [
         blz.open(store, "a", durability="process", retries=draw.choice([0, 5])) for _ in range(3)

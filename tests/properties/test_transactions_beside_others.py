@@ -14,7 +14,7 @@ import pytest
 from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.operations import (
     BASE,
     CONFLICTS,
@@ -87,8 +87,8 @@ def alone(verbs):
         with opened(store) as table, table.transaction() as tx:
             for verb in verbs:
                 # A sorted table is sorted again when it is compacted.
-                sorts = verb == "sort" or (verb == "compact" and tx.sort_by)
-                seen.append(tx.nrows if sorts else None)
+                sorts = verb == "sort" or (verb == "compact" and tx.storage.sort_by)
+                seen.append(len(tx) if sorts else None)
                 MINE[verb].act(tx, "mine")
     except (SchemaError, ColumnNotFoundError):
         return None
@@ -194,6 +194,6 @@ def land_three(seed):
 
 def test_a_compaction_that_is_dropped_gives_back_the_rows_appended_before_it(tmp_path):
     """A compaction joins the appended rows with others; it is dropped because of another append."""
-    for store in (MemoryStore(), LocalStore(tmp_path / "t.blz")):
+    for store in (RamStore(), LocalStore(tmp_path / "t.blz")):
         written(store)
         assert meet(store, ("append one row", "compact"), "append")

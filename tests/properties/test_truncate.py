@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 KEPT = {"f2": 2, "f4": 3, "f8": 4}
@@ -90,7 +90,7 @@ def changed(draw, verb, table, model):
         elif verb == "stream":
             table.append(iter([more.slice(0, 3), more.slice(3)]))
         else:
-            with table.appender() as columns:
+            with table.transaction() as tx, tx.appender() as columns:
                 for name in more.column_names:
                     columns[name].append(more[name])
         return pa.concat_tables([model, with_digits(more)])
@@ -127,7 +127,7 @@ def text(table):
     st.data(),
 )
 def test_every_verb_keeps_as_many_digits(table, verbs, options, data):
-    store, model = MemoryStore(), with_digits(table)
+    store, model = RamStore(), with_digits(table)
     blz.to_blz(table, store, **arguments(truncate=KEPT, **options))
     with blz.open(store, "a") as opened:
         for verb in verbs:
@@ -143,7 +143,7 @@ def test_every_verb_keeps_as_many_digits(table, verbs, options, data):
 @given(tables(), st.sampled_from([None, False]))
 def test_frames_have_the_missing_values_that_they_have_without(table, nan_as_null):
     frame = table.select(["f4", "f8"]).to_pandas()
-    whole, store = MemoryStore(), MemoryStore()
+    whole, store = RamStore(), RamStore()
     blz.to_blz(frame, whole, storage=blz.Storage(nan_as_null=nan_as_null))
     blz.to_blz(
         frame,
@@ -160,7 +160,7 @@ def test_frames_have_the_missing_values_that_they_have_without(table, nan_as_nul
 @settings(deadline=None, max_examples=20)
 @given(tables(), st.booleans())
 def test_rows_are_sorted_by_the_digits_that_are_kept(table, is_stream):
-    store = MemoryStore()
+    store = RamStore()
     data = iter([table, table.slice(1)]) if is_stream else table
     blz.to_blz(data, store, **arguments(truncate=KEPT, sort_by=["f4", "key"]))
     found = blz.read_table(store)
@@ -169,7 +169,7 @@ def test_rows_are_sorted_by_the_digits_that_are_kept(table, is_stream):
 
 
 def test_rows_with_equal_digits_are_sorted_by_the_next_column():
-    store = MemoryStore()
+    store = RamStore()
     data = {"a": [1.50001, 1.50002, 1.50003], "key": [3, 2, 1]}
     blz.to_blz(
         data, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}), sort_by=["a", "key"]
@@ -178,7 +178,7 @@ def test_rows_with_equal_digits_are_sorted_by_the_next_column():
 
 
 def test_other_columns_keep_all_digits():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         {"a": [1 / 3], "b": [1 / 3]},
         store,
@@ -193,7 +193,7 @@ def test_other_columns_keep_all_digits():
 
 
 def test_a_renamed_or_restored_column_keeps_as_many_digits():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1.5]}, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}))
     with blz.open(store, "a") as table:
         table.rename_columns({"a": "b"})
@@ -206,7 +206,7 @@ def test_a_renamed_or_restored_column_keeps_as_many_digits():
 
 
 def test_a_new_column_may_keep_fewer_digits():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": [1 / 3]}, store)
     with blz.open(store, "a") as table:
         table.add_column("b", [1 / 3], default=2 / 3, storage=blz.Storage(digits=3))
@@ -224,7 +224,7 @@ def test_a_new_column_may_keep_fewer_digits():
 
 
 def test_a_column_that_becomes_wider_keeps_as_many_digits():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         {"a": np.array([1 / 3], "f4")},
         store,
@@ -238,7 +238,7 @@ def test_a_column_that_becomes_wider_keeps_as_many_digits():
 
 def test_an_empty_table_has_the_setting():
     with blz.create(
-        MemoryStore(),
+        RamStore(),
         {"a": pa.float32()},
         storage=blz.Storage(columns={"a": blz.Storage(digits=np.int64(2))}),
     ) as table:
@@ -247,7 +247,7 @@ def test_an_empty_table_has_the_setting():
 
 
 def test_a_table_made_of_the_arrow_data_of_another_has_its_setting():
-    store, copy = MemoryStore(), MemoryStore()
+    store, copy = RamStore(), RamStore()
     blz.to_blz({"a": [1 / 3]}, store, storage=blz.Storage(columns={"a": blz.Storage(digits=3)}))
     blz.to_blz(blz.read_table(store), copy)
     with blz.open(copy) as table:
@@ -256,7 +256,7 @@ def test_a_table_made_of_the_arrow_data_of_another_has_its_setting():
 
 @pytest.mark.parametrize("text", [b"", b"x", b"0", b"18", b"-1", b"003", b"1_0", "\u0663".encode()])
 def test_foreign_metadata_that_are_no_number_of_digits_mean_nothing(text):
-    store = MemoryStore()
+    store = RamStore()
     field = pa.field("a", pa.float64(), metadata={b"blz:truncate": text})
     table = pa.table([pa.array([1 / 3])], schema=pa.schema([field]))
     blz.to_blz(table, store)
@@ -311,7 +311,7 @@ def test_an_append_cannot_change_the_setting():
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_written(truncate, error, message):
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(error, match=message):
         blz.to_blz({"a": [1.5], "n": [1]}, store, **arguments(truncate=truncate))
     with pytest.raises(error, match=message):
@@ -324,7 +324,7 @@ def test_a_truncated_column_takes_fewer_bytes():
     numbers = np.random.default_rng(0).normal(100, 15, 100_000)
     sizes = {}
     for digits in (None, 7, 5, 3):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz({"a": numbers}, store, **arguments(truncate=digits and {"a": digits}))
         with blz.open(store) as table:
             sizes[digits] = table.cbytes

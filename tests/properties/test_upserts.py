@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change import rows as row_changes
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
 from support.stores import FileInMemory
 
@@ -59,7 +59,7 @@ def in_order(found):
 
 @few
 @pytest.mark.parametrize("share", [1, 4, 16, 1 << 60])
-@pytest.mark.parametrize("new_store", [MemoryStore, lambda: OneFileStore(FileInMemory())])
+@pytest.mark.parametrize("new_store", [RamStore, lambda: OneFileStore(FileInMemory())])
 @given(data=st.data())
 def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, data):
     store = new_store()
@@ -96,7 +96,7 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
                     model = [*model, *new]
                 assert in_order(t.to_arrow().to_pylist()) == in_order(model)
                 assert t.count(filters=pc.field("k") > 9) == sum(one["k"] > 9 for one in model)
-                changes = t.changes(since=version)
+                changes = t.diff(version).rows()
                 gone, come = changes.removed.to_pylist(), changes.added.to_pylist()
                 assert in_order([*before, *come]) == in_order([*model, *gone])
                 assert not {*in_order(gone)} & {*in_order(come)}
@@ -106,7 +106,7 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
 @few
 @given(data=st.data())
 def test_upserts_of_two_handles_and_in_transactions_are_made_one_after_the_other(data):
-    store, keys = MemoryStore(), list(range(30))
+    store, keys = RamStore(), list(range(30))
     model = data.draw(rows(keys))
     blz.to_blz(table(model), store, storage=blz.Storage(row_group_rows=10))
     with pytest.MonkeyPatch.context() as patch:
@@ -132,7 +132,7 @@ def test_upserts_of_two_handles_and_in_transactions_are_made_one_after_the_other
 
 
 def test_rows_that_move_come_behind_the_others_in_the_order_of_the_data():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"k": range(64), "v": [0] * 64, "w": range(64)}, store)
     with blz.open(store, "a") as t:
         done = t.upsert({"k": [70, 5, 60], "v": [1, 2, 3]}, on="k")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 UTC = datetime.UTC
@@ -223,9 +223,9 @@ def enter(verb, store, old, keys, new, evolve, in_transaction):
             tried(lambda: blz.to_blz(iter([first, second]), store, mode="w"))
             found = blz.read_table(store)["v"]
         else:
-            blz.to_blz(first, one := MemoryStore("one"))
+            blz.to_blz(first, one := RamStore("one"))
             try:
-                blz.to_blz(second, two := MemoryStore("two"))
+                blz.to_blz(second, two := RamStore("two"))
             except blz.BlzError as error:
                 raise Refused from error
             with tempfile.TemporaryDirectory() as folder:
@@ -245,7 +245,7 @@ def enter(verb, store, old, keys, new, evolve, in_transaction):
             elif verb == "update":
                 tx.update({"v": new}, where=f"k >= {count}", evolve=evolve)
             elif verb == "replace_where":
-                tx.replace_where({"k": keys, "v": new}, f"k >= {count}", evolve=evolve)
+                tx.append({"k": keys, "v": new}, replace_where=f"k >= {count}", evolve=evolve)
             else:
                 with tx.appender(evolve=evolve) as a:
                     a["k"].append(keys)
@@ -302,7 +302,7 @@ def test_values_enter_exactly_or_not_at_all(data):
     table = pa.table({"k": range(len(old)), "v": old})
     keys = list(range(len(old), len(old) + rows))
     with tempfile.TemporaryDirectory() as folder:
-        place = MemoryStore("t") if layout is None else Path(folder, "t.blz")
+        place = RamStore("t") if layout is None else Path(folder, "t.blz")
         more = {} if layout is None else {"layout": layout}
         blz.to_blz(table, place, **arguments(durability="process", **more))
         try:

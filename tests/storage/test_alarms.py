@@ -15,6 +15,7 @@ import pytest
 
 import blztable as blz
 from blztable.storage import opening
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import at
 from blztable.storage.opening import Descriptor, opened
 
@@ -139,7 +140,7 @@ def test_an_alarm_at_any_step_within_a_condition_leaves_its_lock_free(tmp_path, 
     stores = []
 
     def act():
-        place = blz.MemoryStore() if is_memory else tmp_path / f"{len(stores)}.blz"
+        place = RamStore() if is_memory else tmp_path / f"{len(stores)}.blz"
         stores.append(place if is_memory else at(place))
         storage = blz.Storage(layout=None if is_memory else "file")
         blz.to_blz({"n": [1]}, place, storage=storage, durability="process")

@@ -1048,8 +1048,8 @@ def test_on_windows_the_module_imports_and_a_store_says_what_it_needs():
                 delattr(os, name)
         from blztable.errors import StorageError
         from blztable.storage.local import LocalStore
-        from blztable.storage.memory import MemoryStore
-        MemoryStore().prepare(["data"], ["meta/lock"])
+        from blztable.storage.memory import RamStore
+        RamStore().prepare(["data"], ["meta/lock"])
         try:
             LocalStore("x")
         except StorageError as error:

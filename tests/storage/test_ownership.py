@@ -54,7 +54,7 @@ def in_transaction(t):
 
 
 def by_columns(t):
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         a["k"].append([1, 2])
         a["deep"].append([None, {"x": []}])
 

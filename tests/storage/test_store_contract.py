@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from blztable.errors import BusyError, CorruptError, ReadOnlyError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file import store as one_file
 from blztable.storage.store import KeyNotFound, KeyTaken, Store
 
@@ -20,7 +20,7 @@ KEY = "data/col5/__1__.bin"
 
 STORES = {
     "local": LocalStore,
-    "memory": lambda path: MemoryStore(),
+    "memory": lambda path: RamStore(),
     "one file": one_file.at,
 }
 

@@ -46,7 +46,7 @@ READER = textwrap.dedent(
 
     def taken(path, column, start, stop):
         with blz.open(path) as table:
-            found = table.take(range(start, min(stop, table.nrows)), [column])
+            found = table.take(range(start, min(stop, len(table))), [column])
             found.validate(full=True)
             found.to_pylist()
 

@@ -12,7 +12,8 @@ import blztable as blz
 from blztable.engine.change.compact import merge_after
 from blztable.engine.version import versions
 from blztable.format import layout
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
+from support.moved_first import moved_first
 from support.stores import Hooked, once, tree
 from support.stores import files_named as named_by
 
@@ -252,11 +253,11 @@ OPERATIONS = {
         ),
     ),
     "add_column": Operation(
-        lambda t, who: t.add_column("new", new_values(who, t.nrows)),
+        lambda t, who: t.add_column("new", new_values(who, len(t))),
         lambda m, who: replace(m, columns=m.columns | {"new": new_values(who, len(m))}),
     ),
     "add field": Operation(
-        lambda t, who: t.add_column("deep.new", [str(n) for n in new_values(who, t.nrows)]),
+        lambda t, who: t.add_column("deep.new", [str(n) for n in new_values(who, len(t))]),
         lambda m, who: m.with_deep(lambda row, cell: cell | {"new": str(SEEDS[who] + row)}),
     ),
     "drop field": Operation(
@@ -293,7 +294,7 @@ OPERATIONS = {
         lambda t, who: t.rename_columns({"n": "m", "text": f"{who}'s text"}),
         renamed,
     ),
-    "reorder": Operation(lambda t, who: t.reorder_columns(["x"]), lambda m, who: reordered(m)),
+    "reorder": Operation(lambda t, who: moved_first(t, ["x"]), lambda m, who: reordered(m)),
     "update": Operation(lambda t, who: t.update({"text": who}, where=[("n", "==", 12)]), updated),
     "delete": Operation(
         lambda t, who: t.delete([("n", "in", [4, 11])]),
@@ -301,7 +302,7 @@ OPERATIONS = {
     ),
     "upsert": Operation(lambda t, who: t.upsert(keyed(who), on="n"), upserted),
     "replace_where": Operation(
-        lambda t, who: t.replace_where({"n": [9, 9], "text": [who] * 2}, [("n", "==", 9)]),
+        lambda t, who: t.append({"n": [9, 9], "text": [who] * 2}, replace_where=[("n", "==", 9)]),
         with_nine_again,
     ),
     "deduplicate": Operation(
@@ -309,7 +310,7 @@ OPERATIONS = {
         deduplicated,
     ),
     "truncate": Operation(
-        lambda t, who: t.truncate(10),
+        lambda t, who: t.resize(10),
         lambda m, who: m.rows(range(min(10, len(m)))),
     ),
     "resize": Operation(lambda t, who: t.resize(18), lambda m, who: resized(m, 18)),
@@ -364,15 +365,15 @@ def written(store):
 
 
 @cache
-def _base() -> MemoryStore:
-    store = MemoryStore()
+def _base() -> RamStore:
+    store = RamStore()
     written(store)
     return store
 
 
-def base() -> MemoryStore:
+def base() -> RamStore:
     """Return a store with the table to start with; it is written once and copied."""
-    store = MemoryStore()
+    store = RamStore()
     store._entries = {key: replace(entry) for key, entry in _base()._entries.items()}
     return store
 
@@ -399,7 +400,9 @@ def held(table):
     keep = table._snapshot.version.head.properties.get("keep_versions")
     owners = {None: table, **{name: table[name] for name in columns}}
     layers = {name: one.vlmeta["by"] for name, one in owners.items() if "by" in one.vlmeta}
-    return Model(columns, dict(table.attrs), keep, tuple(table.sort_by), layers=layers)
+    return Model(
+        columns, dict(table.attrs), keep, tuple(table.storage.sort_by or ()), layers=layers
+    )
 
 
 def files_named(store):

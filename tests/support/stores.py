@@ -23,7 +23,7 @@ from blztable.engine.version.versions import Version
 from blztable.format import layout
 from blztable.format.manifest import Head
 from blztable.storage.files import File, MemoryFile
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
 from support.new_tables import Stream
 from support.options import tiny
@@ -114,7 +114,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 def tree(store) -> set[str]:
     """Return every entry of a store, temporary ones too."""
-    if isinstance(store, MemoryStore):
+    if isinstance(store, RamStore):
         return set(store._entries) - {""}
     if isinstance(store, OneFileStore):
         listing = store._listing()

@@ -15,7 +15,7 @@ import blztable as blz
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ConflictError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.table.changing import rows as changing_rows
 from support import arrow_strategies as types
 from support import samples
@@ -29,7 +29,7 @@ KINDS = [*types.PLAIN, *samples.DICTIONARIES]
 
 def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, **arguments(durability="process", **{"page_rows": 8, **options}))
     return blz.open(store, "a")
 
@@ -54,7 +54,7 @@ def test_every_type_is_appended_to(kind):
     first, more = samples.array(kind, 12), samples.array(kind, 29)
     t = table(pa.table({"x": first}))
     t.append(pa.table({"x": more}))
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         a["x"].append(more[:5])
         a["x"].append(more[5:])
     assert t.schema.types == [kind]
@@ -103,14 +103,14 @@ def test_data_that_do_not_fit_commit_nothing(case):
     with pytest.raises(SchemaError, match=r"column|missing"):
         t.append(list(data) if case.startswith("lossy in") else data)
     assert entries(t) == before
-    assert (t.version, t.nrows) == (1, 2)
+    assert (t.version, len(t)) == (1, 2)
 
 
 def test_no_rows_are_no_commit():
     t = table({"a": [1]})
     for nothing in ({"a": []}, pa.table({"a": pa.array([], pa.int64())}), iter([])):
         assert t.append(nothing).version == 1
-    with t.appender():
+    with t.transaction() as tx, tx.appender():
         pass
     assert t.version == 1
 
@@ -125,7 +125,7 @@ def test_a_longer_text_is_never_cut():
 def test_dictionaries_may_differ_from_part_to_part():
     t = table({"c": pd.Categorical(["a", "b"])})
     t.append({"c": pd.Categorical(["z", None, "b"])})
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         a["c"].append(pd.Categorical(["q"]))
         a["c"].append(pd.Categorical(["b"]))
         a["c"].append("one value")
@@ -168,7 +168,7 @@ class TestEvolving:
         with pytest.raises(SchemaError, match="item 1"):
             t.append(iter(pieces), evolve=True)
         assert entries(t) == before
-        assert t.column_names == ["i"]
+        assert t.columns == ["i"]
 
 
 class TestIndex:
@@ -219,7 +219,7 @@ def test_a_frame_keeps_its_dtypes_as_pandas_own_concat_does():
     frame = samples.frame()
     t = table(frame, row_group_rows=8)
     t.append(frame)
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         for name in frame:
             a[name].append(frame[name])
         for level, name in enumerate(["day", "__index_level_1__"]):
@@ -238,7 +238,11 @@ class TestOrder:
         t = table(self.FRAME)
         with pytest.raises(SchemaError, match="ordered categories"):
             t.append({"c": self.OTHER})
-        with pytest.raises(SchemaError, match="ordered categories"), t.appender() as a:
+        with (
+            pytest.raises(SchemaError, match="ordered categories"),
+            t.transaction() as tx,
+            tx.appender() as a,
+        ):
             a["c"].append(self.OTHER)
         with pytest.raises(SchemaError, match="ordered categories"):
             t.update({"c": self.OTHER}, pc.field("c") == "hi")
@@ -268,7 +272,7 @@ class TestOrder:
     def test_single_values_take_their_place_in_the_order(self):
         t = table(self.FRAME)
         t.update({"c": "mid"}, pc.field("c") == "lo")
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["c"].append("hi")
         found = t.to_pandas()["c"]
         assert found.tolist() == ["mid", "hi", "hi"]
@@ -276,7 +280,7 @@ class TestOrder:
 
     def test_the_first_that_an_appender_is_fed_decide_where_there_are_none(self):
         t = table(self.FRAME[:0])
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["c"].append(self.OTHER)
             with pytest.raises(SchemaError, match="ordered categories"):
                 a["c"].append(self.FRAME["c"])
@@ -286,7 +290,7 @@ class TestOrder:
         t = table(self.FRAME[:0])
         pieces = [pa.array(self.OTHER), pa.array(self.FRAME["c"])]
         both = pa.chunked_array([piece.cast(pieces[0].type) for piece in pieces])
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             with pytest.raises(SchemaError, match="ordered categories"):
                 a["c"].append(both)
             a["c"].append(self.FRAME["c"])
@@ -296,7 +300,7 @@ class TestOrder:
 class TestAppender:
     def test_columns_are_fed_in_any_order_and_pieces(self):
         t = table({"x": [0], "y": ["a"]}, row_group_rows=4)
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             for start in range(1, 11, 3):
                 a["y"].append([str(n) for n in range(start, min(start + 3, 11))])
             a["x"].append(np.arange(1, 10))
@@ -320,7 +324,7 @@ class TestAppender:
         before = entries(t)
 
         def feed():
-            with t.appender() as a:
+            with t.transaction() as tx, tx.appender() as a:
                 a["x"].append([1, 2, 3, 4, 5])
                 a["y"].append(list("bcde"))
 
@@ -334,7 +338,7 @@ class TestAppender:
         before = entries(t)
 
         def feed():
-            with t.appender() as a:
+            with t.transaction() as tx, tx.appender() as a:
                 a["x"].append([1, 2, 3, 4, 5])
                 assert entries(t) > before
                 raise LookupError
@@ -345,7 +349,7 @@ class TestAppender:
 
     def test_a_value_that_does_not_fit_leaves_what_was_fed_before(self):
         t = table({"x": [0]})
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["x"].append([1])
             with pytest.raises(SchemaError, match="column 'x'"):
                 a["x"].append(["text"])
@@ -355,7 +359,7 @@ class TestAppender:
     def test_arrays_may_be_overwritten_once_they_were_fed(self):
         t = table({"x": np.zeros(1), "s": pd.Series(["a"], dtype=object)})
         numbers, series = np.arange(8.0), pd.Series(list("bcdefghi"), dtype=object)
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["x"].append(numbers)
             a["s"].append(series)
             numbers[:] = -1
@@ -365,18 +369,18 @@ class TestAppender:
 
     def test_it_holds_about_a_row_group(self):
         t = table({"x": np.zeros(1), "y": np.zeros(1)}, row_group_rows=1000, page_rows=256)
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             for _ in range(100):
                 a["x"].append(np.ones(777))
                 waiting = a._append._columns[0]
                 assert waiting._waiting_rows < 1000
                 assert len(waiting._waiting) < 100
             a["y"].append(np.ones(77_700))
-        assert t.nrows == 77_701
+        assert len(t) == 77_701
 
     def test_it_takes_rows_inside_of_its_with_only(self):
         t = table({"x": [0]})
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             column = a["x"]
         with pytest.raises(blz.TransactionError, match="inside of its `with`"):
             column.append([1])
@@ -394,7 +398,7 @@ class TestCommitId:
         assert t.append(job(), commit_id="monday").version == 2
         with blz.open(t._snapshot.version.store, "a") as again:
             assert again.append(job(), commit_id="monday").version == 2
-            with again.appender(commit_id="monday") as a:
+            with again.transaction(commit_id="monday") as tx, tx.appender() as a:
                 a["x"].append([5, 6])
             assert again["x"][:].to_pylist() == [0, 1]
         assert len(drawn) == 1
@@ -403,14 +407,14 @@ class TestCommitId:
         t = table({"x": [0]})
         done = t.append({"x": []}, commit_id="sunday").version
         assert t.append({"x": [1]}, commit_id="sunday").version == done == 2
-        assert t.nrows == 1
+        assert len(t) == 1
 
     def test_a_handle_whose_twin_was_faster_shows_its_version_until_it_is_opened_again(self):
         t = table({"x": [0]})
         with blz.open(t._snapshot.version.store, "a") as twin:
             twin.append({"x": [1]}, commit_id="monday")
         assert t.append({"x": [1]}, commit_id="monday").version == 2
-        assert (t.version, t.nrows) == (1, 1)
+        assert (t.version, len(t)) == (1, 1)
 
     def test_ids_outlive_a_replacement(self):
         t = table({"x": [0]})
@@ -419,18 +423,18 @@ class TestCommitId:
         blz.to_blz({"x": [7]}, store, durability="process")
         with blz.open(store, "a") as later:
             assert later.append({"x": [1]}, commit_id="monday").version == 2
-            assert later.nrows == 1
+            assert len(later) == 1
 
     def test_the_1001st_id_forgets_the_first(self):
         t = table({"x": [0]})
         set_head(t, commit_ids=tuple((f"job {number}", 1) for number in range(1000)))
         t.append({"x": [1]}, commit_id="job 0")
-        assert t.nrows == 1
+        assert len(t) == 1
         t.append({"x": [1]}, commit_id="one more")
         t.append({"x": [1]}, commit_id="job 1")
-        assert t.nrows == 2
+        assert len(t) == 2
         t.append({"x": [1]}, commit_id="job 0")
-        assert t.nrows == 3
+        assert len(t) == 3
 
 
 @pytest.mark.parametrize("n", [100, 300])
@@ -479,7 +483,7 @@ class Queue(Drawn):
 
 @pytest.mark.parametrize("kind", [Cursor, Queue, lambda store: iter(Queue(store))])
 def test_data_that_can_be_drawn_once_are_not_drawn_again_after_a_conflict(kind):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1]}, store, durability="process")
     with pytest.raises(blz.ConflictError, match="Repeat the call with all of the data"):
         blz.to_blz(kind(store), store, mode="a", durability="process")
@@ -488,7 +492,7 @@ def test_data_that_can_be_drawn_once_are_not_drawn_again_after_a_conflict(kind):
 
 @pytest.mark.parametrize("kind", [Cursor, Queue])
 def test_data_that_can_be_drawn_once_are_not_drawn_again_where_another_made_the_table(kind):
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(blz.ConflictError, match="Repeat the call with all of the data"):
         blz.to_blz(kind(store), store, mode="a", durability="process")
     assert blz.read_table(store)["n"].to_pylist() == [100]
@@ -507,7 +511,7 @@ def test_data_that_can_be_drawn_once_are_not_drawn_again_where_another_made_the_
     ids=["frame", "table", "batch", "mapping", "list", "polars"],
 )
 def test_data_in_memory_are_appended_to_the_table_that_another_made_meanwhile(data):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1]}, store, durability="process")
     theirs = meanwhile(store, lambda: blz.to_blz({"n": [100]}, store, durability="process"))
     blz.to_blz(data, theirs, mode="a", durability="process")
@@ -557,7 +561,7 @@ def test_a_warning_that_is_an_error_does_not_keep_a_handle_from_its_commit(two_c
         os.mkdir(two_columns / "meta" / "sizes")
         with pytest.raises(UserWarning, match="version 2 is committed, but"):
             t.append({"a": [5], "b": [6]})
-        assert (t.nrows, t.version) == (3, 2)
+        assert (len(t), t.version) == (3, 2)
 
 
 # Bug: to_blz(mode="a") failed when another writer replaced the table meanwhile.

@@ -11,11 +11,12 @@ from blztable.engine.change import update
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
 from support.counted_names import Counted, counted
+from support.moved_first import moved_first
 from support.options import arguments
 from support.stores import Hooked, tree
 
@@ -24,7 +25,7 @@ KINDS = [*types.PLAIN, *samples.DICTIONARIES]
 
 def table(data, **options) -> blz.CTable:
     """Return a table in memory, in small pages and row groups."""
-    store = MemoryStore()
+    store = RamStore()
     options = {"page_rows": 8, "row_group_rows": 16, "durability": "process", **options}
     blz.to_blz(data, store, **arguments(**options))
     return blz.open(store, "a")
@@ -38,7 +39,7 @@ def watched(data) -> tuple[blz.CTable, set[str]]:
         if name in ("open", "get", "put_new") and args[0].startswith(DATA):
             touched.add(args[0])
 
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return blz.open(Hooked(store, before=hook), "a"), touched
 
@@ -80,30 +81,30 @@ class TestCosts:
 
     def test_each_name_is_looked_up_where_columns_are_renamed(self, wide):
         t = table(wide)
-        names = counted(t.column_names)
+        names = counted(t.columns)
         new = [Counted(f"{name}x") for name in names]
         t.rename_columns(dict(zip(names, new, strict=True)))
-        assert t.column_names == new
+        assert t.columns == new
         assert Counted.compared < 20 * self.MANY
 
     def test_each_name_is_looked_up_where_columns_are_ordered(self, wide):
         t = table(wide)
-        names = counted(t.column_names[::-1])
-        t.reorder_columns(names)
-        assert t.column_names == names
+        names = counted(t.columns[::-1])
+        moved_first(t, names)
+        assert t.columns == names
         assert Counted.compared < 20 * self.MANY
 
     def test_each_name_is_looked_up_where_columns_are_dropped(self, wide):
         t = table(wide)
-        names = counted(t.column_names)
+        names = counted(t.columns)
         t.drop_columns(names[1:])
-        assert t.column_names == names[:1]
+        assert t.columns == names[:1]
         assert Counted.compared < 20 * self.MANY
 
     def test_each_name_is_looked_up_where_options_differ_by_column(self):
         names = counted(self.NAMES)
         data = {key: [1] for key in names}
-        blz.to_blz(data, MemoryStore(), **arguments(clevel=dict.fromkeys(names, 1)))
+        blz.to_blz(data, RamStore(), **arguments(clevel=dict.fromkeys(names, 1)))
         assert Counted.compared < 20 * self.MANY
 
     @pytest.mark.parametrize("rows", [0, 40])
@@ -149,7 +150,7 @@ class TestTouches:
         t, touched = watched({"a": [1, 2, 3], "b": [4, 5, 6], "c": ["x", "y", "z"]})
         t.drop_columns(["b"])
         t.rename_columns({"a": "c", "c": "a"})
-        t.reorder_columns(["a"])
+        moved_first(t, ["a"])
         assert touched == set()
         assert t.to_arrow().to_pydict() == {"a": ["x", "y", "z"], "c": [1, 2, 3]}
 
@@ -185,7 +186,7 @@ class TestFrames:
 
     def test_columns_are_reordered(self):
         t = table(self.frame())
-        t.reorder_columns(["str", "date"])
+        moved_first(t, ["str", "date"])
         names = list(self.frame())
         order = ["str", "date", *(name for name in names if name not in ("str", "date"))]
         pd.testing.assert_frame_equal(t.to_pandas(), self.frame()[order], check_freq=False)
@@ -231,7 +232,7 @@ class TestFrames:
 
 def test_names_may_come_from_an_iterator():
     t = table({"a": [1], "b": [2], "c": [3]})
-    t.reorder_columns(name for name in "cb")
+    moved_first(t, (name for name in "cb"))
     assert t.to_arrow().column_names == ["c", "b", "a"]
     t.drop_columns(name for name in "ab")
     assert t.to_arrow().to_pydict() == {"c": [3]}
@@ -318,7 +319,7 @@ REFUSED = {
     ),
     "an unknown name to drop": (lambda t: t.drop_columns(["q"]), ColumnNotFoundError, "'q'"),
     "an unknown name to order": (
-        lambda t: t.reorder_columns(["q"]),
+        lambda t: moved_first(t, ["q"]),
         ColumnNotFoundError,
         "'q'",
     ),
@@ -333,17 +334,21 @@ REFUSED = {
         SchemaError,
         "named 'c'",
     ),
-    "one column in two places": (
-        lambda t: t.reorder_columns(["b", "b"]),
+    "a position that no column has": (
+        lambda t: t.alter_column("b", position=9),
         ValueError,
-        "'b' is listed twice",
+        "position must be from",
     ),
     "text for a list of names": (
         lambda t: t.drop_columns("a"),
         TypeError,
         "a list of column names",
     ),
-    "text for an order": (lambda t: t.reorder_columns("a"), TypeError, "a list of column names"),
+    "text for a position": (
+        lambda t: t.alter_column("b", position="a"),
+        TypeError,
+        "position must be an integer",
+    ),
 }
 
 
@@ -382,7 +387,7 @@ class TestBesideOthers:
         behind = blz.open(t._snapshot.version.store, "a")
         for _ in range(3):
             t.append(pa.table({"a": pa.array([2], pa.int8())}))
-        t.truncate(1)
+        t.resize(1)
         t.vacuum(keep=1)
         given_out = t._snapshot.version.head.columns.next_k[0]
         behind.append({"a": [1000]}, evolve=True)

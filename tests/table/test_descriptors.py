@@ -110,7 +110,7 @@ READS = {
     "update of another column": lambda table, path: table.update({"c0": pc.field("c3") + 1}),
     "a transaction": _changed,
     "delete": lambda table, path: table.delete(EVEN),
-    "truncate": lambda table, path: table.truncate(30_000),
+    "truncate": lambda table, path: table.resize(30_000),
     "add_column": lambda table, path: table.add_column("new", pc.field("c3") + 1),
     "append of wider numbers": lambda table, path: table.append({"c3": [1 << 40]}, evolve=True),
     "compact by order": lambda table, path: table.compact(sort_by="c3"),

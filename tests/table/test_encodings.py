@@ -14,7 +14,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.write import parts
 from blztable.errors import CorruptError
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support import tamper
 from support.bit_equality import bits, same_table
@@ -40,7 +40,7 @@ def encodings_of(store) -> dict[str, str | None]:
 
 @pytest.fixture
 def stores():
-    plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
+    plain, encoded = RamStore("plain"), RamStore("encoded")
     blz.to_blz(TABLE, plain, **arguments(encoding="plain", **CUTS))
     blz.to_blz(TABLE, encoded, **arguments(**CUTS))
     return plain, encoded
@@ -100,15 +100,15 @@ def check_equal(plain, encoded):
             pc.is_nan(pc.field("odd")),
             pc.field("mode or null").is_null() | (pc.field("mode or null") == "air"),
         ):
-            if {"near", "price", "word", "rising or null", "at"} <= set(one.column_names):
+            if {"near", "price", "word", "rising or null", "at"} <= set(one.columns):
                 assert same_table(other.to_arrow(filters=filters), one.to_arrow(filters=filters))
                 assert other.count(filters=filters) == one.count(filters=filters)
-        if one.nrows:
-            rows = np.arange(one.nrows)[::-37]
+        if len(one):
+            rows = np.arange(len(one))[::-37]
             assert same_table(other.take(rows), one.take(rows))
-            middle = one.nrows // 2
+            middle = len(one) // 2
             assert same_table(other.to_arrow().slice(middle, 5), one.to_arrow().slice(middle, 5))
-            for name in one.column_names[:3]:
+            for name in one.columns[:3]:
                 assert other[name][middle : middle + 70 : 3].equals(
                     one[name][middle : middle + 70 : 3]
                 )
@@ -126,16 +126,16 @@ CHANGES = {
     "delete": lambda t: t.delete([("price", "<", 30)]),
     "compact": lambda t: t.compact(),
     "sort": lambda t: t.compact(sort_by=["price", ("near", "descending")]),
-    "add": lambda t: t.add_column(f"new {len(t.column_names)}", pc.field("near") * 2),
-    "resize": lambda t: t.resize(t.nrows + 100),
-    "truncate": lambda t: t.truncate(t.nrows // 2),
+    "add": lambda t: t.add_column(f"new {len(t.columns)}", pc.field("near") * 2),
+    "resize": lambda t: t.resize(len(t) + 100),
+    "truncate": lambda t: t.resize(len(t) // 2),
 }
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(list(CHANGES)), min_size=1, max_size=5), st.booleans())
 def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_commit):
-    plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
+    plain, encoded = RamStore("plain"), RamStore("encoded")
     for store, options in ((plain, {"encoding": "plain"}), (encoded, {})):
         blz.to_blz(TABLE.slice(0, 600), store, **arguments(**CUTS, **options))
         with blz.open(store, "a") as table:
@@ -179,7 +179,7 @@ def test_an_encoding_that_is_not_known_is_refused_as_an_option(tmp_path):
     ],
 )
 def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE.select(["near"]), store)
     with tamper.editing(store) as table:
         change(table.part(0).metadata["streams"][0])
@@ -188,7 +188,7 @@ def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
 
 
 def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE.select(["rising"]), store, storage=blz.Storage(page_rows=64))
     with tamper.editing(store) as table:
         stream = table.part(0).metadata["streams"][0]
@@ -206,7 +206,7 @@ def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
 def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
     rows = 1 << 21
     table = pa.table({"rising": np.cumsum(np.arange(rows) % 9) * 1000})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(page_rows=rows))
     assert encodings_of(store) == {"rising": None}
     assert blz.read_table(store).equals(table)
@@ -214,7 +214,7 @@ def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
 
 @pytest.mark.parametrize("name", ["rising", "line"])
 def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
-    store = MemoryStore()
+    store = RamStore()
     options = tiny(page_rows=512, chunk_bytes=64)
     create(store, Stream(TABLE.select([name])), options, replace_existing=True)[1].close()
     assert encodings_of(store)[name] in ("delta", "lengths")
@@ -222,7 +222,7 @@ def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
 
 
 def test_nulls_have_no_encoding_of_numbers():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE.select(["near or null"]), store)
     with tamper.editing(store) as table:
         stream = table.part(0).metadata["streams"][0]
@@ -233,7 +233,7 @@ def test_nulls_have_no_encoding_of_numbers():
 
 
 def test_lengths_that_do_not_fill_their_page_are_corrupt():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE.select(["line"]), store, storage=blz.Storage(page_rows=64))
     with tamper.editing(store) as table:
         pages = table.part(0).metadata["streams"][1]["pages"]
@@ -247,7 +247,7 @@ def test_lengths_that_do_not_fill_their_page_are_corrupt():
 
 
 def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing():
-    store = MemoryStore()
+    store = RamStore()
     empty = pa.array([""] * 1000, pa.string())
     table = pa.table({"empty": empty, "flag": FLAGS})
     blz.to_blz(table, store, storage=blz.Storage(page_rows=64))
@@ -271,7 +271,7 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
 
 def test_a_dictionary_of_only_one_of_two_streams_is_corrupt():
     for number in (0, 1):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(TABLE.select(["mode"]), store)
         with tamper.editing(store) as edited:
             stream = edited.part(0).metadata["streams"][number]
@@ -289,7 +289,7 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
     for rows, page_rows in ((1000, 64), (100_000, 1024)):
         table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
         for lie in ("code", "pages"):
-            store = MemoryStore()
+            store = RamStore()
             blz.to_blz(table, store, storage=blz.Storage(page_rows=page_rows))
             with tamper.editing(store) as edited:
                 ends, values = edited.part(0).metadata["streams"]
@@ -307,7 +307,7 @@ def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
             with blz.open(store) as opened:
                 assert not opened.verify()
                 if lie == "code":
-                    names = opened.column_names
+                    names = opened.columns
                     with pytest.raises(CorruptError, match=message):
                         opened.to_arrow(dictionaries=names)
                     with pytest.raises(CorruptError, match=message):
@@ -328,7 +328,7 @@ def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
         ("speed", ["lengths", "lengths"]),
         ("size", ["dictionary", "lengths"]),
     ):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(table, store, storage=blz.Storage(encoding="auto", optimize=optimize))
         assert list(encodings_of(store).values()) == kinds
         with blz.open(store, "a") as opened:
@@ -348,7 +348,7 @@ def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
 
 def test_a_code_without_a_value_is_corrupt_however_it_is_read():
     table = pa.table({"few": pa.array([0.1, 0.7, None, 1 / 3] * 100)})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(encoding="auto"))
     assert encodings_of(store) == {"few": "dictionary"}
     with tamper.editing(store) as edited:
@@ -395,7 +395,7 @@ def test_a_dictionary_that_repeats_values_comes_back(kind, tmp_path):
 
 
 def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE.select(["mode"]), store)
     claimed = 2_000_000_000
     with tamper.editing(store) as edited:
@@ -419,7 +419,7 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
         "three": pa.array([None, 3, 3, 3] * (rows // 4), pa.int32()),
     }
     table = pa.table(columns)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     with blz.open(store) as opened:
         for name in table.column_names:
@@ -436,7 +436,7 @@ def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
 
 
 def test_another_choice_of_encodings_is_as_intact(monkeypatch):
-    stores = [MemoryStore(name) for name in ("chosen", "other", "fewer")]
+    stores = [RamStore(name) for name in ("chosen", "other", "fewer")]
     blz.to_blz(TABLE, stores[0], **arguments(encoding="auto", **CUTS))
     # As a later blztable may choose, for one.
     monkeypatch.setattr(choose, "FORMS", ())
@@ -457,7 +457,7 @@ def test_another_choice_of_encodings_is_as_intact(monkeypatch):
 
 
 def test_a_plan_says_how_its_columns_are_stored():
-    store = MemoryStore()
+    store = RamStore()
     names = ["near", "line", "price or null", "any", "outage"]
     blz.to_blz(TABLE.select(names), store, storage=blz.Storage(encoding="auto"))
     with blz.open(store) as opened:

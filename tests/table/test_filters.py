@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.query import blocks, expressions, select
 from blztable.errors import ColumnNotFoundError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import same_table
@@ -42,7 +42,7 @@ def mask_of(table, expression):
 
 
 def stored(table, **options):
-    store = MemoryStore("memory")
+    store = RamStore("memory")
     write(store, table, **{"page_rows": 8, "row_group_rows": 24, "chunk_bytes": 64, **options})
     return store
 
@@ -322,7 +322,7 @@ INDICES = {
 def test_rows_that_are_left_keep_their_labels(kind, rows):
     frame = pd.DataFrame({"n": np.arange(60), "m": np.arange(60.0)}).set_axis(INDICES[kind])
     frame.attrs = {"source": "till 7"}
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     chosen = np.arange(60)[rows].tolist()
     for columns in (None, ["m"], []):
@@ -338,7 +338,7 @@ def test_rows_that_are_left_keep_their_labels(kind, rows):
 
 @pytest.mark.parametrize("filters", [[("n", "<", 0)], [("n", ">", 3), ("n", "<", 3)]], ids=str)
 def test_where_a_filter_leaves_nothing_there_are_categories_all_the_same(filters):
-    store = MemoryStore()
+    store = RamStore()
     frame = pd.DataFrame({"c": pd.Categorical(LETTERS * 8, ordered=True), "n": list(range(4)) * 8})
     blz.to_blz(frame, store, storage=blz.Storage(page_rows=8))
     found = blz.read_blz(store, filters=filters)
@@ -357,7 +357,7 @@ def test_where_a_filter_leaves_nothing_there_are_categories_all_the_same(filters
 )
 def test_an_index_is_filtered_by_its_name(kind, given_, rows):
     frame = pd.DataFrame({"n": np.arange(60)}).set_axis(INDICES[kind])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     for columns in (None, ["n"]):
         found = blz.read_blz(store, columns=columns, filters=given_)
@@ -365,7 +365,7 @@ def test_an_index_is_filtered_by_its_name(kind, given_, rows):
 
 
 def test_a_filtered_frame_is_writable():
-    store = MemoryStore()
+    store = RamStore()
     frame = pd.DataFrame({"n": np.arange(60), "x": np.arange(60.0), "b": np.arange(60) > 3})
     blz.to_blz(frame, store, storage=blz.Storage(row_group_rows=24, page_rows=8))
     for given_ in ([("n", ">", 50)], [("n", ">=", 0)], [("n", "in", [3, 40])]):
@@ -393,7 +393,7 @@ def test_progress_of_a_filtered_read_ends_with_all_rows(given_):
 
 
 def test_what_pandas_says_of_a_table_is_true_of_its_rows_that_are_left():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         pd.DataFrame({"n": range(60)}, pd.RangeIndex(5, 125, 2)),
         store,

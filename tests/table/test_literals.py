@@ -15,6 +15,7 @@ import pytest
 
 import blztable as blz
 from blztable.errors import SchemaError
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 DAYS = [date(2026, 1, 1), date(2026, 1, 2), None]
@@ -27,7 +28,7 @@ with warnings.catch_warnings():
 
 def stored(array, place=None, **options):
     """Return a table with a column and a field of a struct, in row groups of one row."""
-    place = blz.MemoryStore() if place is None else place
+    place = RamStore() if place is None else place
     struct = pa.StructArray.from_arrays([array], ["c"])
     blz.to_blz(pa.table({"c": array, "s": struct}), place, **arguments(row_group_rows=1, **options))
     return blz.open(place, "a")

@@ -15,7 +15,7 @@ import blztable as blz
 from blztable.engine.read import requests
 from blztable.errors import ClosedError, ColumnNotFoundError
 from blztable.format.chunk import ChunkHeader
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.store import KeyNotFound
 from support import arrow_strategies as own
 from support import samples
@@ -36,7 +36,7 @@ TABLE = pa.table(
 
 
 def stored(table, **options):
-    store = MemoryStore()
+    store = RamStore()
     write(store, table, **{**CUTS, **options})
     return store
 
@@ -327,9 +327,9 @@ def test_a_transaction_takes_of_its_own_rows():
             assert tx.tail(2)["n"].to_pylist() == [0, 2]
             assert tx["n"][-2:].to_pylist() == [0, 2]
             assert tx.count(filters=[("n", "<=", 2)]) == 4
-            assert tx.count() == tx.nrows
+            assert tx.count() == len(tx)
             with pytest.raises(IndexError):
-                tx.take([tx.nrows])
+                tx.take([len(tx)])
             # The view of other readers did not change.
             assert table.count(filters=[("n", "<=", 2)]) == 3
             assert table.take([1])["n"].to_pylist() == [1]
@@ -399,7 +399,7 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
             table.close()
             raise KeyNotFound(args[0])  # As if a commit had removed the file now.
 
-    store = MemoryStore("here")
+    store = RamStore("here")
     blz.to_blz({"a": range(32)}, store, storage=blz.Storage(page_rows=8))
     hooked = Hooked(store)
     table = blz.open(hooked)
@@ -411,7 +411,7 @@ def test_a_table_that_is_closed_while_it_is_read_was_closed_and_is_not_damaged(r
 @pytest.mark.parametrize("nbytes", [300_000, 1_100_000])
 def test_a_large_item_is_read_without_its_neighbours(monkeypatch, nbytes):
     items = pa.array([bytes([row]) * (nbytes + row) for row in range(20)])
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"blob": items}), store)
     sizes = []
 

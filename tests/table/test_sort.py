@@ -12,10 +12,11 @@ from blztable.engine.read.parts import OpenParts
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
 from blztable.format.line import PAGES_LAYER, Statistics
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples
 from support.bit_equality import bits
+from support.moved_first import moved_first
 from support.operations import files_named, files_there
 from support.options import arguments
 from support.stores import Hooked, once, raising, set_properties, tree
@@ -45,7 +46,7 @@ everywhere = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 
 
 def put(data, sort_by, **options):
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     blz.to_blz(data, store, **arguments(sort_by=sort_by, **SMALL | options))
     return store
 
@@ -204,7 +205,7 @@ def test_a_stream_is_read_again_a_few_columns_at_a_time(monkeypatch):
         if name in ("put_new", "open") and args[0].startswith("data/"):
             calls.append((name, args[0].split("/")[1]))
 
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     blz.to_blz(batches(table), Hooked(store, before=note), **arguments(sort_by="a", **SMALL))
     again = calls[calls.index(("open", "col1")) :]
     steps = list(dict.fromkeys(again))
@@ -225,7 +226,7 @@ def test_data_in_memory_are_written_once_and_what_is_in_order_is_not_written_aga
     def files(data, sort_by):
         made = []
         store = Hooked(
-            MemoryStore(), before=lambda name, args: name == "put_new" and made.append(args[0])
+            RamStore(), before=lambda name, args: name == "put_new" and made.append(args[0])
         )
         blz.to_blz(data, store, **arguments(sort_by=sort_by, **SMALL))
         return len(made)
@@ -263,7 +264,7 @@ def test_what_a_stream_raises_leaves_nothing():
         yield from batches(TABLE)
         raising(ZeroDivisionError("theirs"))()
 
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     with pytest.raises(ZeroDivisionError, match="theirs"):
         blz.to_blz(failing(), store, **arguments(sort_by="n", **SMALL))
     assert not files_there(store)
@@ -288,7 +289,7 @@ def test_what_cannot_be_sorted_by_is_told_before_a_row_is_written(source, sort_b
     def no_write(name, args):
         assert name != "put_new"
 
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     with pytest.raises(error, match=message):
         blz.to_blz(
             source(table), Hooked(store, before=no_write), **arguments(sort_by=sort_by, **SMALL)
@@ -306,7 +307,7 @@ def test_categories_that_have_no_room_together_leave_nothing():
         ).append_column("n", pa.array(range(100, 0, -1)))
         for n in range(2)
     ]
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     for data in items, pa.concat_tables(items):
         with pytest.raises(SchemaError, match="column 'c': 200 rows do not fit into one array"):
             blz.to_blz(data, store, sort_by="n", durability="process")
@@ -361,21 +362,21 @@ def test_mode_a_sorts_a_table_that_it_makes_and_no_other():
 
 def test_a_job_that_is_run_again_does_nothing_though_its_table_is_there():
     options = SMALL | {"mode": "a", "sort_by": "n", "commit_id": "job 1"}
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     for _ in range(2):
         blz.to_blz(TABLE, store, **arguments(**options))
     assert checked(store)["n"].to_pylist() == list(range(30))
 
 
 def test_a_frame_sorts_itself_too():
-    store = MemoryStore("shelf")
+    store = RamStore("shelf")
     TABLE.to_pandas().to_blz(store, **arguments(sort_by=[("n", "descending")], **SMALL))
     assert checked(store)["n"].to_pylist() == list(reversed(range(30)))
 
 
 def sort_by(store):
     with blz.open(store) as table:
-        return table.sort_by
+        return table.storage.sort_by
 
 
 def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
@@ -385,21 +386,21 @@ def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
     blz.to_blz(TABLE, store, **arguments(sort_by=keys, **SMALL))
     assert sort_by(store) == keys
     with opened(store) as table:
-        assert table[["n"]].sort_by == keys
+        assert table[["n"]].storage.sort_by == keys
         table.rename_columns({"text": "n", "n": "text"})
-        table.reorder_columns(["n"])
-        assert table.sort_by == [("n", "descending"), ("text", "ascending")]
+        moved_first(table, ["n"])
+        assert table.storage.sort_by == [("n", "descending"), ("text", "ascending")]
         table.add_column("x", NUMBERS)
         table.drop_columns(["x"])
-        assert len(table.sort_by) == 2
+        assert len(table.storage.sort_by) == 2
         table.drop_columns(["text"])
-        assert table.sort_by == []
+        assert table.storage.sort_by is None
         assert "sort_by" not in table._snapshot.version.head.properties
         table.restore(2)
-        assert table.sort_by == keys
-        table.reorder_columns(["text"])
+        assert table.storage.sort_by == keys
+        moved_first(table, ["text"])
         table.compact(sort_by="n")
-        assert table.sort_by == [("n", "ascending")]
+        assert table.storage.sort_by == [("n", "ascending")]
     blz.to_blz(TABLE, store, **arguments(**SMALL))
     with blz.open(store) as table:
         assert "sort_by" not in table._snapshot.version.head.properties
@@ -408,12 +409,12 @@ def test_a_table_keeps_its_order_by_its_columns_whatever_they_are_called():
 def test_compacting_keeps_the_order_also_of_rows_that_lay_in_it():
     store = put(TABLE.sort_by("n"), ())
     with opened(store) as table:
-        assert table.sort_by == []
+        assert table.storage.sort_by is None
         assert table.compact(sort_by="n").version == 2
-        assert table.sort_by == [("n", "ascending")]
+        assert table.storage.sort_by == [("n", "ascending")]
         assert table.compact(sort_by="n").version == 2
         assert table.compact(sort_by=[("n", "descending")]).version == 3
-        assert table.sort_by == [("n", "descending")]
+        assert table.storage.sort_by == [("n", "descending")]
         assert [one.operation for one in table.versions()] == ["create", "sort", "sort"]
     assert checked(store)["n"].to_pylist() == list(reversed(range(30)))
 
@@ -425,7 +426,7 @@ def test_what_was_appended_is_sorted_when_the_table_is_compacted():
         assert table["n"].to_arrow().to_pylist() == [*reversed(range(30)), 100, -1]
         assert table.compact(sort_by=()).version == table.version
         assert table["n"][30:].to_pylist() == [100, -1]
-        assert table.sort_by == [("n", "descending")]
+        assert table.storage.sort_by == [("n", "descending")]
         made = table.compact().version
         assert table["n"].to_arrow().to_pylist() == [100, *reversed(range(30)), -1]
         before = tree(store)
@@ -444,7 +445,7 @@ def test_an_order_that_others_gave_meanwhile_is_a_conflict():
     with opened(hooked, retries=0) as table, pytest.raises(ConflictError, match=message):
         table.compact()
     with opened(store) as table:
-        assert table.sort_by == [("text", "ascending")]
+        assert table.storage.sort_by == [("text", "ascending")]
         assert table["n"][30:].to_pylist() == [-1]
 
 
@@ -473,9 +474,9 @@ def test_an_order_that_is_none_is_no_order(damage):
     store = put(TABLE, ())
     set_properties(store, sort_by=damage)
     with opened(store) as table:
-        assert table.sort_by == []
+        assert table.storage.sort_by is None
         table.compact()
         assert table["n"].to_arrow().to_pylist() == NUMBERS
         table.drop_columns(["text"])
         table.compact(sort_by="n")
-        assert table.sort_by == [("n", "ascending")]
+        assert table.storage.sort_by == [("n", "ascending")]

@@ -10,7 +10,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.change_set import ChangeSet
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.table.verbs import Verbs
 from support.operations import meanwhile, opened
 
@@ -21,15 +21,18 @@ VERBS = {
     "update": (lambda t: t.update({"x": pc.field("x") * 2}, where="n > 1"), (0, 3, 0)),
     "delete": (lambda t: t.delete("n = 1"), (0, 0, 1)),
     "upsert": (lambda t: t.upsert({"n": [3, 9], "x": [1.0, 2.0]}, on="n"), (1, 1, 0)),
-    "replace_where": (lambda t: t.replace_where({"n": [1], "x": [7.0]}, "n < 3"), (1, 0, 3)),
+    "append in place": (
+        lambda t: t.append({"n": [1], "x": [7.0]}, replace_where="n < 3"),
+        (1, 0, 3),
+    ),
     "deduplicate": (lambda t: t.deduplicate("n"), (0, 0, 1)),
-    "truncate": (lambda t: t.truncate(3), (0, 0, 1)),
+    "resize to fewer": (lambda t: t.resize(3), (0, 0, 1)),
     "resize": (lambda t: t.resize(6), (2, 0, 0)),
     "add_column": (lambda t: t.add_column("y", pc.field("x") + 1), (0, 0, 0)),
     "alter_column": (lambda t: t.alter_column("n", dtype="double"), (0, 0, 0)),
     "drop_columns": (lambda t: t.drop_columns(["x"]), (0, 0, 0)),
     "rename_columns": (lambda t: t.rename_columns({"x": "y"}), (0, 0, 0)),
-    "reorder_columns": (lambda t: t.reorder_columns(["x"]), (0, 0, 0)),
+    "alter_column to the front": (lambda t: t.alter_column("x", position=0), (0, 0, 0)),
     "compact": (lambda t: t.compact(sort_by="x"), (0, 0, 0)),
     "configure": (lambda t: t.configure(keep_versions=3), (0, 0, 0)),
 }
@@ -38,8 +41,8 @@ MOST_FRAMES = 4
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    store = MemoryStore()
+def store() -> RamStore:
+    store = RamStore()
     data = {"n": [1, 2, 2, 3], "x": [4.0, 3.0, 2.0, 1.0]}
     blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return store
@@ -48,7 +51,7 @@ def store() -> MemoryStore:
 def test_each_verb_is_one_definition_for_a_table_and_a_transaction():
     defined = {name for name, member in vars(Verbs).items() if inspect.isfunction(member)}
     public = {name for name in defined if not name.startswith("_")}
-    assert public == {*VERBS, "appender"}
+    assert public == {verb.split()[0] for verb in VERBS}
     for name in public:
         assert getattr(blz.CTable, name) is getattr(blz.Transaction, name) is vars(Verbs)[name]
 
@@ -94,7 +97,7 @@ def test_a_verb_of_a_table_is_few_frames_away_from_the_engine(verb, store, monke
         monkeypatch.setattr(ChangeSet, name, partialmethod(counted, add=add))
     with opened(store) as t:
         VERBS[verb][0](t)
-    assert found[-1] == f"Verbs.{verb}"
+    assert found[-1] == f"Verbs.{verb.split()[0]}"
     assert len(found) <= MOST_FRAMES, found
 
 
@@ -104,12 +107,7 @@ def test_a_name_of_a_commit_is_refused_in_a_transaction_that_has_its_own(store):
             ValueError, match=r"commit_id='job' names the whole commit.*transaction"
         ):
             tx.append({"n": [1], "x": [1.0]}, commit_id="job")
-        with (
-            pytest.raises(ValueError, match="names the whole commit"),
-            tx.appender(commit_id="job"),
-        ):
-            pass
-        assert tx.nrows == 4
+        assert len(tx) == 4
 
 
 @pytest.mark.parametrize("retries", [0, 1])
@@ -124,7 +122,7 @@ def test_an_append_of_to_blz_is_made_again_as_often_as_asked(store, retries):
     else:
         with pytest.raises(blz.ConflictError, match="nothing was appended"):
             blz.to_blz(data, place, mode="a", retries=retries, durability="process")
-    assert blz.open(store).nrows == 4 + retries
+    assert len(blz.open(store)) == 4 + retries
 
 
 def test_a_change_of_an_attribute_is_not_made_again(store):

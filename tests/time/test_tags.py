@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.storage.local import LocalStore
+from blztable.storage.memory import RamStore
 from support.operations import meanwhile
 
 
 @pytest.fixture(params=["directory", "file", "memory"])
 def place(request, tmp_path):
     """A table with three versions of one, two and three rows."""
-    place = blz.MemoryStore() if request.param == "memory" else tmp_path / "t.blz"
+    place = RamStore() if request.param == "memory" else tmp_path / "t.blz"
     layout = None if request.param == "memory" else request.param
     blz.to_blz({"n": [1]}, place, storage=blz.Storage(layout=layout))
     for number in (2, 3):
@@ -30,13 +31,13 @@ def test_a_tag_names_a_version_wherever_a_version_is_named(place):
         t.tags["first"] = 1
         assert dict(t.tags) == {"first": 1}
         assert t.diff("first", 3).old == 1
-    assert blz.open(place, version="first").nrows == 1
+    assert len(blz.open(place, version="first")) == 1
     assert len(blz.read_blz(place, version="first")) == 1
     assert blz.read_table(place, version="first").num_rows == 1
     assert blz.dataset(place, version="first").count_rows() == 1
     with blz.open(place, "a") as t:
         t.restore("first")
-        assert t.nrows == 1
+        assert len(t) == 1
         assert dict(t.tags) == {"first": 1}
         assert [one.tags for one in t.versions() if one.number == 1] == [("first",)]
 
@@ -119,12 +120,12 @@ def test_two_tags_of_two_handles_are_both_kept(tmp_path):
 def test_a_copy_of_a_version_has_no_tags(place, tmp_path):
     with blz.open(place, "a") as t:
         t.tags["a"] = 1
-    if isinstance(place, blz.MemoryStore):
+    if isinstance(place, RamStore):
         return
     packed = tmp_path / "packed.blz"
     blz.copy(place, packed, layout="directory" if place.is_file() else "file", version="a")
     with blz.open(packed) as t:
-        assert (t.nrows, dict(t.tags)) == (1, {})
+        assert (len(t), dict(t.tags)) == (1, {})
 
 
 def times(place):
@@ -139,7 +140,7 @@ def test_a_table_is_opened_as_it_was_at_a_time(place):
             if isinstance(form, np.datetime64):
                 # Without a zone it is the time of this machine.
                 form = np.datetime64(at.astimezone().replace(tzinfo=None))
-            assert blz.open(place, at=form).nrows == rows
+            assert len(blz.open(place, at=form)) == rows
             assert len(blz.read_blz(place, at=form)) == rows
     with pytest.raises(blz.TableNotFoundError, match="oldest one is version 1"):
         blz.open(place, at=first - dt.timedelta(microseconds=1))
@@ -155,10 +156,10 @@ def test_a_time_whose_version_is_gone_is_told(place):
     with blz.open(place, "a") as t:
         t.tags["first"] = 1
         t.vacuum(keep=1)
-    assert blz.open(place, at=first).nrows == 1
+    assert len(blz.open(place, at=first)) == 1
     with pytest.raises(blz.TableNotFoundError, match="no longer has version 2"):
         blz.open(place, at=second)
-    assert blz.open(place, at=dt.datetime.now(dt.UTC)).nrows == 3
+    assert len(blz.open(place, at=dt.datetime.now(dt.UTC))) == 3
     del third
 
 
@@ -166,9 +167,9 @@ def test_a_handle_goes_on_to_the_newest_version(place):
     with blz.open(place) as t:
         assert not t.refresh()
         blz.to_blz({"n": [4]}, place, mode="a")
-        assert (t.version, t.nrows) == (3, 3)
+        assert (t.version, len(t)) == (3, 3)
         assert t.refresh()
-        assert (t.version, t.nrows) == (4, 4)
+        assert (t.version, len(t)) == (4, 4)
         with pytest.raises(ValueError, match="list of columns"):
             t[["n"]].refresh() if hasattr(t[["n"]], "refresh") else _no_refresh()
     with pytest.raises(blz.ClosedError):
@@ -186,7 +187,7 @@ ACTS = st.sampled_from(["append", "tag", "untag", "vacuum", "write", "restore", 
 @settings(max_examples=40)
 def test_whatever_is_done_a_tagged_version_reads_as_it_was(acts):
     """A small model: the rows of each version, and which of them the tags name."""
-    store = blz.MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [0]}, store)
     rows, tags = {1: [0]}, {}
     for act, draw in acts:

@@ -50,7 +50,7 @@ class ArrayInfo:
         Number of offsets in the front; 0 if they are in the trailer.
     reserve
         Bytes that are kept free in each chunk; as a share of the chunk if below 1.
-    truncate
+    decimals
         Decimal digits behind the point that floats keep; None for all.
     """
 
@@ -63,7 +63,7 @@ class ArrayInfo:
     trailer_length: int = 0
     room: int = 0
     reserve: float = 0
-    truncate: int | None = None
+    decimals: int | None = None
     compression: Compression = field(default_factory=Compression)
     meta: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class ArrayInfo:
                 "room": self.room,
                 "items": self.items,
                 "reserve": self.reserve,
-                "truncate": self.truncate,
+                "truncate": self.decimals,
                 "codec": compression.codec,
                 "clevel": compression.clevel,
                 "shuffle": compression.shuffle,
@@ -133,7 +133,7 @@ class ArrayInfo:
             assert isinstance(own, dict)
             trailer, trailer_length = jsontext.numbers(own["trailer"], "trailer", 2)
             room = jsontext.number(own["room"], "room")
-            items, reserve, truncate = own["items"], own["reserve"], own["truncate"]
+            items, reserve, decimals = own["items"], own["reserve"], own["truncate"]
             codec, clevel, shuffle = own["codec"], own["clevel"], own["shuffle"]
         except (KeyError, AssertionError):
             raise CorruptError("the metadata lack a key that each array has") from None
@@ -145,8 +145,8 @@ class ArrayInfo:
             raise CorruptError(f"reserve is {str(reserve)[:40]!r}")
         if type(clevel) is not int or not 0 <= clevel <= 9 or room > MAX_CHUNKS:
             raise CorruptError(f"clevel {str(clevel)[:40]!r} and room for {room} offsets")
-        if truncate is not None:
-            truncate = jsontext.number(truncate, "truncate")
+        if decimals is not None:
+            decimals = jsontext.number(decimals, "truncate")
         return cls(
             dtype=np.dtype(object) if items else dtype_of(dtype),
             shape=shape,
@@ -157,7 +157,7 @@ class ArrayInfo:
             trailer_length=trailer_length,
             room=room,
             reserve=reserve,
-            truncate=truncate,
+            decimals=decimals,
             compression=Compression(str(codec), clevel, None if shuffle is None else str(shuffle)),
             meta=_meta(meta),
         )._checked()
@@ -171,8 +171,8 @@ class ArrayInfo:
             raise CorruptError(f"a chunk has the shape {self.chunk_shape}, which is too large")
         if not self.shape:
             raise CorruptError("an array has at least one axis")
-        if self.truncate is not None and (self.dtype.kind != "f" or self.truncate > MAX_DIGITS):
-            raise CorruptError(f"items of {self.dtype} with {self.truncate} decimal digits")
+        if self.decimals is not None and (self.dtype.kind != "f" or self.decimals > MAX_DIGITS):
+            raise CorruptError(f"items of {self.dtype} with {self.decimals} decimal digits")
         if math.prod(self.shape) * self.dtype.itemsize > MAX_ROWS or len(self.grid) > MAX_CHUNKS:
             raise CorruptError(f"an array of shape {self.shape} has too many chunks")
         return self

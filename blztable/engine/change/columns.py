@@ -6,7 +6,7 @@ Only a new column and a wider type write files; the other changes concern the ma
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -83,19 +83,14 @@ def drop_columns(
     change_set.add("drop_columns", Select(Seen.columns_of(change_set.staged), kept, frame))
 
 
-def reorder_columns(change_set: ChangeSet, names: Sequence[str]) -> None:
-    """Move these columns to the front, in this order."""
-    # Indices of each name, because several columns may have one name.
-    first: dict[str, list[int]] = {name: [] for name in names}
-    if len(first) < len(names):
-        name = next(name for name, count in Counter(names).items() if count > 1)
-        raise ValueError(f"column {name!r} is listed twice; list each column once")
-    rest: list[int] = []
+def move_column(change_set: ChangeSet, index: int, position: int) -> None:
+    """Give a column another position, negative from the end."""
     staged = change_set.staged
-    for index, name in enumerate(staged.schema.names):
-        first.get(name, rest).append(index)
-    order = [*chain.from_iterable(first.values()), *rest]
-    change_set.add("reorder_columns", Select(Seen.columns_of(staged), order, staged.head.pandas))
+    order = list(range(len(staged.schema)))
+    if not -len(order) <= position < len(order):
+        raise ValueError(f"position must be from 0 to {len(order) - 1}, not {position}")
+    order.insert(position % len(order), order.pop(index))
+    change_set.add("alter_column", Select(Seen.columns_of(staged), order, staged.head.pandas))
 
 
 def rename_columns(
@@ -206,7 +201,7 @@ def checked_names(
     if isinstance(names, str):
         raise TypeError(f"expected a list of column names; for one column pass [{names!r}]")
     if not isinstance(names, Iterable):
-        raise TypeError(f"names must be a list of column names, not {type(names).__name__}")
+        raise TypeError(f"columns must be a list of column names, not {type(names).__name__}")
     present = set(staged.schema.names)
     columns: list[str] = []
     found: list[tuple[int, Path]] = []

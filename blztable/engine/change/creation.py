@@ -37,6 +37,7 @@ from blztable.engine.write.options import (
     is_packed,
     properties_of,
     schema_with_digits,
+    sort_order,
 )
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
@@ -71,7 +72,6 @@ def create(
     storage: Storage,
     *,
     attributes: Mapping[str, Json] | None = None,
-    sort_by: Sequence[tuple[str, str]] = (),
     replace_existing: bool,
     is_durable: bool = True,
     progress: Callback | None = None,
@@ -79,14 +79,12 @@ def create(
 ) -> tuple[Version, Lock]:
     """Write a table as version 1, or as the next version that replaces an existing table.
 
-    `sort_by` has names with directions to sort the rows by; empty to keep their order.
-
     Raises
     ------
     SchemaError
         A type or value cannot be stored or sorted by; nothing is committed.
     ColumnNotFoundError
-        A column of `sort_by` or of the options does not exist.
+        A column of the options does not exist.
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
@@ -95,7 +93,7 @@ def create(
     check_columns(storage, schema.names)
     _check_packing(schema, storage)
     storage = replace(storage, checksum=storage.checksum or CHECKSUM)
-    keys = sort_keys.placed(sort_by, schema, "the data")
+    keys = sort_keys.placed(sort_order(storage), schema, "the data")
     sorting.check(schema, keys)
     plan = Plan(
         store,

@@ -89,7 +89,7 @@ def delete(change_set: ChangeSet, where: object) -> int:
         return keep(change_set, "delete", lambda group: condition.rows(group).others(), predicate)
 
 
-def truncate(change_set: ChangeSet, rows: int) -> None:
+def _truncate(change_set: ChangeSet, rows: int) -> None:
     """Keep at most the first `rows` rows."""
     groups = change_set.staged.head.row_groups
     firsts = list(accumulate(groups, initial=0))
@@ -97,7 +97,7 @@ def truncate(change_set: ChangeSet, rows: int) -> None:
     def kept(group: int) -> RowMask:
         return RowMask(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
-    keep(change_set, "truncate", kept)
+    keep(change_set, "resize", kept)
 
 
 def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Scalar]]) -> None:
@@ -109,7 +109,7 @@ def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Sc
         )
     more = rows - change_set.staged.head.rows
     if more <= 0:
-        truncate(change_set, rows)
+        _truncate(change_set, rows)
         return
     staged, fillings = change_set.staged, values()
 

@@ -16,6 +16,7 @@ from blztable.columns.digits import MAX_DIGITS
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.version.schema import digits_of, with_digits
 from blztable.engine.write.row_groups import Expected, GroupRows
+from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.header import BY_NAME, Checksum
@@ -124,6 +125,9 @@ class Storage:
         stored as JSON text and comes back as it was. With "error", only text is taken.
     layout : {"directory", "file"}, optional
         Whether a new table is a directory, the default, or one file. A table keeps its layout.
+    sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
+        Columns to sort the rows by: when a table is written, and whenever it is compacted. Nulls
+        are last; ordered categories are sorted by their order. An append does not sort.
     attrs : mapping, optional
         Attributes of the table: JSON values, and numbers, times and 1-dimensional arrays of numpy
         and pandas. They are added to the `attrs` of a DataFrame.
@@ -132,7 +136,7 @@ class Storage:
         together, that keep their length. An append changes those that are there.
     columns : mapping of column names to Storage, optional
         Options of single columns: all but `checksum`, `row_group_rows`, `expectedlen`,
-        `nan_as_null`, `objects`, `layout` and `attrs`.
+        `nan_as_null`, `objects`, `layout`, `sort_by` and `attrs`.
 
     Raises
     ------
@@ -166,6 +170,7 @@ class Storage:
     nan_as_null: bool | None = None
     objects: Literal["infer", "json", "error"] | None = None
     layout: Literal["directory", "file"] | None = None
+    sort_by: str | Sequence[str | tuple[str, str]] | None = None
     attrs: Mapping[str, Any] | None = None
     meta: Mapping[str, bytes] | None = None
     columns: Mapping[str, "Storage"] | None = None
@@ -206,6 +211,8 @@ class Storage:
             )
         if not isinstance(self.nan_as_null, bool | None):
             raise ValueError(f"nan_as_null must be True, False or None, not {self.nan_as_null!r}")
+        if self.sort_by is not None:
+            object.__setattr__(self, "sort_by", parsed(self.sort_by))
         if self.meta is not None:
             object.__setattr__(self, "meta", check_fixed(self.meta))
         if self.columns is not None:
@@ -324,6 +331,11 @@ def group_rows_of(storage: Storage) -> GroupRows:
     return Expected(storage.expectedlen)
 
 
+def sort_order(storage: Storage) -> list[tuple[str, str]]:
+    """Return the columns to sort by, with their directions."""
+    return parsed(storage.sort_by or ())
+
+
 def properties_of(storage: Storage) -> dict[str, Json]:
     """Return the options that the properties of a table keep, as `storage_of` reads them.
 
@@ -388,19 +400,19 @@ def joined(whole: Any, own: Mapping[str, Any]) -> Json:
     return dict(own) if whole is None else [whole, dict(own)]
 
 
-def given_storage(storage: Storage | None, compression: str | None = None) -> Storage:
-    """Return the options of a call, of which the codec may be given by itself."""
+def given_storage(storage: Storage | None, **alone: Any) -> Storage:
+    """Return the options of a call, of which some may be given by themselves, or be None."""
     if storage is None:
-        return Storage(compression=compression)  # type: ignore[arg-type]
+        return Storage(**alone)
     if not isinstance(storage, Storage):
         raise TypeError(f"storage must be a blztable.Storage, not {type(storage).__name__}")
-    if compression is None:
-        return storage
-    if storage.compression is not None:
-        raise ValueError(
-            "compression was given twice; pass compression= or storage=blz.Storage(compression=...)"
-        )
-    return replace(storage, compression=compression)  # type: ignore[arg-type]
+    alone = {name: value for name, value in alone.items() if value is not None}
+    for name in alone:
+        if getattr(storage, name) is not None:
+            raise ValueError(
+                f"{name} was given twice; pass {name}= or storage=blz.Storage({name}=...)"
+            )
+    return replace(storage, **alone) if alone else storage
 
 
 def schema_with_digits(schema: pa.Schema, storage: Storage) -> pa.Schema:

@@ -17,20 +17,19 @@ from blztable.table.changing.target import Target
 class Appender:
     """The columns of a table by name, each with a method `append`.
 
-    Made by `CTable.appender`. At the end of the `with`, all columns must have the same number of
-    new rows, also the columns of a stored index; else SchemaError names the columns and their
-    lengths, and nothing is committed. Rows are written as they come: about one row group is in
-    memory.
+    Made by `Transaction.appender`. At the end of the `with`, all columns must have the same number
+    of new rows, also the columns of a stored index; else SchemaError names the columns and their
+    lengths, and nothing is added. Rows are written as they come: about one row group is in memory.
 
     Examples
     --------
     >>> import blztable as blz
     >>> blz.to_blz({"x": [1], "y": ["a"]}, "t.blz")
     >>> with blz.open("t.blz", mode="a") as t:
-    ...     with t.appender() as a:
+    ...     with t.transaction() as tx, tx.appender() as a:
     ...         a["y"].append(["b", "c"])
     ...         a["x"].append([2, 3])
-    ...     print(t.nrows)
+    ...     print(len(t))
     3
     """
 
@@ -116,7 +115,7 @@ class ColumnAppender:
     >>> import blztable as blz
     >>> blz.to_blz({"x": [1]}, "t.blz")
     >>> with blz.open("t.blz", mode="a") as t:
-    ...     with t.appender() as a:
+    ...     with t.transaction() as tx, tx.appender() as a:
     ...         column = a["x"]
     ...         column.append([2, 3])
     ...     print(column.name, t["x"][:].to_pylist())
@@ -148,7 +147,7 @@ class ColumnAppender:
         >>> import blztable as blz
         >>> blz.to_blz({"x": [1]}, "t.blz")
         >>> with blz.open("t.blz", mode="a") as t:
-        ...     with t.appender() as a:
+        ...     with t.transaction() as tx, tx.appender() as a:
         ...         a["x"].append([2, 3])
         ...         a["x"].append(4)
         ...     print(t["x"][:].to_pylist())

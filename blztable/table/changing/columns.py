@@ -24,6 +24,7 @@ from blztable.engine.query import expressions
 from blztable.engine.version.schema import with_digits
 from blztable.engine.write.options import BY_COLUMN, OF_COLUMNS, Storage, check_taken, given_storage
 from blztable.table.changing.target import Target
+from blztable.table.names import checked_integer
 
 if TYPE_CHECKING:
     from blztable.engine.change.change_set import ChangeSet
@@ -80,25 +81,29 @@ def alter(
     dtype: Any,
     nullable: bool | None,
     default: Any,
+    position: int | None,
     safe: bool,
 ) -> None:
-    """Change the type, the nulls or the default of a column."""
-    if dtype is None and nullable is None and default is no_default:
-        raise ValueError("alter_column needs at least one of dtype, nullable and default")
+    """Change the type, the nulls, the default or the position of a column."""
     index = target.staged.index_of(name)
-    field, frame = target.altered(index, dtype, nullable)
-    new_defaults = {}
-    if default is not no_default:
-        order = target.categories(index) if dtype is None else None
-        new_defaults[index] = target.default(default, field, order)
-    change.retype.retype(
-        target.change_set,
-        "alter_column",
-        {index: field},
-        frame,
-        cast=cast_exactly if safe else cast_anyhow,
-        new_defaults=new_defaults,
-    )
+    if dtype is not None or nullable is not None or default is not no_default:
+        field, frame = target.altered(index, dtype, nullable)
+        new_defaults = {}
+        if default is not no_default:
+            order = target.categories(index) if dtype is None else None
+            new_defaults[index] = target.default(default, field, order)
+        change.retype.retype(
+            target.change_set,
+            "alter_column",
+            {index: field},
+            frame,
+            cast=cast_exactly if safe else cast_anyhow,
+            new_defaults=new_defaults,
+        )
+    elif position is None:
+        raise ValueError("alter_column needs one of dtype, nullable, default and position")
+    if position is not None:
+        change.columns.move_column(target.change_set, index, checked_integer(position, "position"))
 
 
 def drop(target: Target, names: Iterable[Names]) -> None:
@@ -114,7 +119,7 @@ def drop(target: Target, names: Iterable[Names]) -> None:
 def rename(target: Target, names: Mapping[str, str]) -> None:
     """Rename columns, and fields of structs."""
     change_set = target.change_set
-    names = change.columns.checked_mapping(names, "names", "old names to new names")
+    names = change.columns.checked_mapping(names, "columns", "old names to new names")
     columns, found = change.columns.checked_names(change_set.staged, names)
     for name in names.values():
         change.columns.checked_new(name)
@@ -129,14 +134,6 @@ def rename(target: Target, names: Mapping[str, str]) -> None:
         )
     if new or not names:
         change.columns.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
-
-
-def reorder(target: Target, names: Iterable[str]) -> None:
-    """Put some columns first."""
-    first, found = change.columns.checked_names(target.staged, names)
-    if found:
-        raise ValueError("names must be those of columns; fields keep their order")
-    change.columns.reorder_columns(target.change_set, first)
 
 
 def _retyping(change_set: "ChangeSet", *, by_place: bool = False) -> "Retyped":

@@ -112,20 +112,16 @@ def replace_where(
     evolve: bool,
     index: bool | None,
     storage: Storage | None,
+    progress: Callback | None,
 ) -> None:
     """Remove the rows that meet a condition, and append rows that all meet it."""
     change_set = target.change_set
     with change_set.named("replace_where"):
         change.rows.delete(change_set, where)
         before = len(change_set.staged.head.row_groups)
-        _append(target.renewed(), data, evolve, index, storage)
+        _append(target.renewed(), data, evolve, index, storage, progress)
     new = range(before, len(change_set.staged.head.row_groups))
     change.rows.check_all_match(change_set.staged, new, where)
-
-
-def truncate(target: Target, n: int) -> None:
-    """Keep the first change.rows."""
-    change.rows.truncate(target.change_set, checked_count(n, "n"))
 
 
 def resize(target: Target, n: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blztable.convert.objects.tagged import checked_attrs
+from blztable.engine.write import sort_keys
 from blztable.engine.write.options import (
     KEPT,
     Storage,
@@ -11,7 +12,9 @@ from blztable.engine.write.options import (
     check_digits,
     check_taken,
     given_storage,
+    sort_order,
 )
+from blztable.engine.write.sort_keys import SORT_BY
 from blztable.format.manifest import TAGS
 from blztable.format.metalayers import LayerKey
 from blztable.table.changing.target import Target
@@ -38,13 +41,20 @@ def set_tags(target: Target, changes: Mapping[str, int], removed: Sequence[str])
 
 def configure(target: Target, storage: Storage | None, limits: Mapping[str, int | None]) -> None:
     """Set how rows are stored and versions kept; None leaves a setting as it is."""
-    kept = {name: checked_count(value, name) for name, value in limits.items() if value is not None}
+    kept: dict[str, Any] = {
+        name: checked_count(value, name) for name, value in limits.items() if value is not None
+    }
     if kept.get("keep_versions") == 0:
         raise ValueError("keep_versions must be at least 1: the newest version is always kept")
     if storage is not None:
         given, schema = given_storage(storage), target.staged.schema
-        check_taken(given, (*KEPT, "columns"), "configure")
+        check_taken(given, (*KEPT, "columns", "sort_by"), "configure")
         check_columns(given, schema.names)
         check_digits(schema, given)
         target.change_set.keep_storage(given)
-    target.change_set.set_keys("properties", kept, ())
+        keys = sort_keys.placed(sort_order(given), schema, target.path)
+        if keys:
+            kept[SORT_BY] = sort_keys.to_json(keys, target.staged.head.columns.paths)
+    unsorted = storage is not None and SORT_BY not in kept
+    removed = {SORT_BY} & target.staged.head.properties.keys() if unsorted else ()
+    target.change_set.set_keys("properties", kept, removed)

@@ -67,7 +67,7 @@ class Readable(Protocol):
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition."""
 
-    def fragments(self) -> Sequence["Readable"]:
+    def _fragments(self) -> Sequence["Readable"]:
         """Return readers of a few row groups each, which have all rows together."""
 
 
@@ -125,7 +125,7 @@ class Salvaging:
         """Count the rows that a scan of all columns returns."""
         return sum(batch.num_rows for batch in self.to_batches(filters=filters))
 
-    def fragments(self) -> "list[Salvaging]":
+    def _fragments(self) -> "list[Salvaging]":
         """Return the reader itself."""
         return [self]
 
@@ -151,13 +151,6 @@ class _Scannable:
         iterator of pyarrow.RecordBatch
             The rows that meet the condition, in stored order.
 
-        Raises
-        ------
-        ColumnNotFoundError, SchemaError
-            As `BlzDataset.scanner`.
-        CorruptError
-            A file is damaged or missing.
-
         Examples
         --------
         >>> import blztable as blz
@@ -181,13 +174,6 @@ class _Scannable:
         -------
         pyarrow.Table
             The rows that meet the condition, in stored order.
-
-        Raises
-        ------
-        ColumnNotFoundError, SchemaError
-            As `BlzDataset.scanner`.
-        CorruptError
-            A file is damaged or missing.
 
         Examples
         --------
@@ -215,13 +201,6 @@ class _Scannable:
         pyarrow.Table
             The first rows that meet the condition.
 
-        Raises
-        ------
-        ColumnNotFoundError, SchemaError
-            As `BlzDataset.scanner`.
-        CorruptError
-            A file is damaged or missing.
-
         Examples
         --------
         >>> import blztable as blz
@@ -248,13 +227,6 @@ class _Scannable:
         pyarrow.Table
             Row `i` is row `indices[i]`: n rows.
 
-        Raises
-        ------
-        ColumnNotFoundError, SchemaError
-            As `BlzDataset.scanner`.
-        CorruptError
-            A file is damaged or missing.
-
         Examples
         --------
         >>> import blztable as blz
@@ -278,13 +250,6 @@ class _Scannable:
         -------
         int
             Number of rows.
-
-        Raises
-        ------
-        ColumnNotFoundError, SchemaError
-            As `BlzDataset.scanner`.
-        CorruptError
-            A file is damaged or missing.
 
         Examples
         --------
@@ -310,7 +275,9 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
 
     The dataset keeps its version, may be scanned by several threads, and pickles as path, version
     and filter. `sort_by`, `join`, `join_asof`, `replace_schema` and unions with datasets of others
-    are not supported; call `to_table` first. `blztable.dataset` unites several tables.
+    are not supported; call `to_table` first. `blztable.dataset` unites several tables. Each method
+    that reads raises ColumnNotFoundError and SchemaError as `scanner`, and CorruptError if a file
+    is damaged or missing.
 
     References
     ----------
@@ -361,11 +328,6 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         BlzDataset
             A dataset of the same version; nothing is read.
 
-        Raises
-        ------
-        SchemaError
-            The condition compares a column with a value of a type that cannot be compared with it.
-
         Examples
         --------
         >>> import blztable as blz
@@ -405,8 +367,6 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
 
         Raises
         ------
-        ColumnNotFoundError
-            The table has no column of one of these names.
         SchemaError
             A condition or expression does not fit the types of its columns, or columns share a
             name.
@@ -449,7 +409,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         if filter is not None:
             schema = _compared(self.schema)
             expressions.check(expressions.as_expression(filter, schema), schema)
-        return (BlzFragment(self, part) for part in self.source.fragments())
+        return (BlzFragment(self, part) for part in self.source._fragments())
 
     def _is_refused(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("a blztable dataset cannot do this; call its to_table() first")

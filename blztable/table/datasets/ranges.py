@@ -97,6 +97,6 @@ class RowRange:
             return self.stop - self.start
         return int(replace(self, positions=()).to_arrow(filters=filters).num_rows)
 
-    def fragments(self) -> "list[RowRange]":
+    def _fragments(self) -> "list[RowRange]":
         """Return the range itself."""
         return [self]

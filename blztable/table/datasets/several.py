@@ -77,12 +77,12 @@ class Several:
         fields = [self.whole.field(name) for name in key]
         return replace(self, schema=pa.schema(fields, self.whole.metadata))
 
-    def fragments(self) -> "list[Several]":
+    def _fragments(self) -> "list[Several]":
         """Return parts of the rows, none of which is in two tables."""
         return [
             replace(self, members=(replace(one, source=part),))
             for one in self.members
-            for part in one.source.fragments()
+            for part in one.source._fragments()
         ]
 
     def to_arrow(self, *, filters: Any = None) -> pa.Table:

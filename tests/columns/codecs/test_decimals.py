@@ -10,7 +10,7 @@ import blztable as blz
 from blztable.columns import types
 from blztable.columns.codecs.decimals import are_within
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 KINDS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
@@ -92,7 +92,7 @@ def test_decimals_of_more_digits_than_their_type_has_are_refused_by_their_column
     array = pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
     if as_dictionary:
         array = pa.DictionaryArray.from_arrays(pa.array(range(4), pa.int8()), array)
-    store = MemoryStore()
+    store = RamStore()
     message = "column 'a': a value has more digits than decimal"
     for options in ({}, {"sort_by": "a"}):
         with pytest.raises(blz.SchemaError, match=message):

@@ -8,7 +8,7 @@ import blztable as blz
 from blztable.columns.codecs.dictionary import changes
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
 from support.bit_equality import bits, same
 from support.samples import array
@@ -106,7 +106,7 @@ def test_a_dictionary_may_fill_its_index_type():
         pa.DictionaryArray.from_arrays(pa.array([0, 127], pa.uint8()), half)
         for half in (values[:128], values[128:])
     ]
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store)
     with blz.open(store) as table:
         assert len(table._snapshot.version.head.row_groups) == 1

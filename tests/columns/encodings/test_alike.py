@@ -13,7 +13,7 @@ from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.alike import encode_alike
 from blztable.engine.write import bundles, parts
 from blztable.format.bundle import page_rows_of
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 
 DTYPES = ["<i1", "<u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
@@ -131,7 +131,7 @@ def test_a_wide_table_is_the_same_whether_its_columns_are_alike_or_not(count, mo
             }.items()
         }
     )
-    alike, apart = MemoryStore(), MemoryStore()
+    alike, apart = RamStore(), RamStore()
     blz.to_blz(table, alike)
     monkeypatch.setattr(parts, "LEAST_ALIKE", 1 << 30)
     blz.to_blz(table, apart)
@@ -152,7 +152,7 @@ def test_columns_alike_that_the_directory_has_no_room_for_have_files(limit, monk
     monkeypatch.setattr(bundles, "MAX_DIRECTORY_BYTES", limit)
     rng = np.random.default_rng(limit)
     table = pa.table({f"{n}": np.round(rng.normal(size=64), 1 + n % 3) for n in range(200)})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store)
     with blz.open(store) as opened:
         held = [any(opened._snapshot.version.line_parts(n).at) for n in range(200)]
@@ -168,7 +168,7 @@ def test_the_same_columns_make_the_same_bundle_whichever_thread_encodes_them():
     table = pa.table(
         {f"{n}": rng.integers(0, 10 ** (1 + n % 9), 2_000) / (1 + n % 2) for n in range(500)}
     )
-    stores = [MemoryStore() for _ in range(4)]
+    stores = [RamStore() for _ in range(4)]
     for store in stores:
         blz.to_blz(table, store)
     assert len({store.get("data/group/__1__.bin") for store in stores}) == 1

@@ -18,7 +18,7 @@ from blztable.convert.foreign import numpy_arrays
 from blztable.convert.foreign.rows import ROWS_AT_ONCE
 from blztable.convert.source import is_repeatable
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 MIXED = np.dtype(
@@ -55,13 +55,13 @@ ROW = st.tuples(
 
 def stored(data, **options):
     """Return data as they come back from a table, as Arrow."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, **arguments(**options))
     return blz.read_table(store)
 
 
 def refused(data, message):
-    store = MemoryStore()
+    store = RamStore()
     with pytest.raises(blz.SchemaError, match=message):
         blz.to_blz(data, store)
     with pytest.raises(blz.TableNotFoundError):
@@ -74,7 +74,7 @@ def refused(data, message):
 @settings(deadline=None, max_examples=50)
 @given(st.lists(ROW, max_size=9), st.sampled_from([slice(None), slice(None, None, -2)]))
 def test_a_structured_array_comes_back_equal(values, rows):
-    array, store = np.array(values, MIXED)[rows], MemoryStore()
+    array, store = np.array(values, MIXED)[rows], RamStore()
     blz.to_blz(array, store, storage=blz.Storage(row_group_rows=4))
     with blz.open(store) as table:
         found = table.to_numpy(structured=True)
@@ -140,7 +140,7 @@ def test_a_structured_array_in_a_structured_array_comes_back(rows, seed):
     array["at"]["deep"]["b"], array["f"] = rng.random(rows) < 0.5, rng.normal(size=(rows, 3))
     array["matrix"], array["n"] = rng.integers(0, 99, (rows, 2, 3)), rng.integers(0, 99, rows)
     array["word"] = rng.choice(["", "a", "bc"], rows)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(array, store, storage=blz.Storage(row_group_rows=4))
     with blz.open(store) as table:
         assert table["at"].type.field("y").type == pa.list_(pa.float64(), 2)
@@ -161,7 +161,7 @@ SHAPES = st.lists(st.integers(0, 4), min_size=2, max_size=4).map(tuple)
 def test_an_array_of_more_dimensions_comes_back_as_it_was(shape, dtype, is_fortran):
     values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     values = np.asfortranarray(values) if is_fortran else values
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": values}, store, storage=blz.Storage(row_group_rows=2))
     with blz.open(store, "a") as table:
         found = table["a"].to_numpy()
@@ -170,13 +170,13 @@ def test_an_array_of_more_dimensions_comes_back_as_it_was(shape, dtype, is_fortr
         if dtype != "U2":
             assert found.dtype == values.dtype.newbyteorder("=")
         table.append({"a": values[:1]})
-        last = table["a"][table.nrows - 1 :] if shape[0] else None
+        last = table["a"][len(table) - 1 :] if shape[0] else None
         assert last is None or numpy_arrays.decode(last, "").tolist() == values[:1].tolist()
 
 
 def test_numbers_of_two_dimensions_are_read_over_the_memory_that_was_decoded():
     values = np.random.default_rng(0).normal(size=(500, 768)).astype(np.float32)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"emb": values}, store)
     with blz.open(store) as table:
         found = table["emb"].to_numpy()
@@ -190,7 +190,7 @@ def test_masked_values_of_more_dimensions_are_null():
 
 
 def test_columns_of_several_values_are_no_columns_of_one_array():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": np.zeros((2, 3)), "b": [1, 2]}, store)
     with blz.open(store) as table, pytest.raises(SchemaError, match=r"'a' has values of shape"):
         table.to_numpy()
@@ -310,7 +310,7 @@ def test_rows_and_tables_may_take_turns_in_a_stream():
 
 
 def test_rows_are_appended_and_missing_names_are_filled():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz([{"n": 1, "word": "a"}], store)
     with blz.open(store, "a") as table:
         table.append([{"n": 2}, {"word": "b"}])
@@ -353,7 +353,7 @@ def test_data_that_can_be_read_twice_are_known():
 
 @pytest.mark.parametrize("name", ["n", None, 7, ("a", 1)], ids=str)
 def test_a_series_comes_back_as_its_frame(name):
-    series, store = pd.Series([1.5, None], index=["x", "y"], name=name), MemoryStore()
+    series, store = pd.Series([1.5, None], index=["x", "y"], name=name), RamStore()
     series.to_blz(store)
     pd.testing.assert_frame_equal(blz.read_blz(store), series.to_frame())
 
@@ -393,7 +393,7 @@ def test_a_lazy_frame_is_streamed(rows):
 def test_a_parquet_file_is_streamed_with_its_schema(rows, tmp_path):
     frame = pd.DataFrame({"n": range(rows)}, index=pd.Index(range(rows), name="key"))
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=3)
-    store = MemoryStore()
+    store = RamStore()
     with pq.ParquetFile(tmp_path / "t.parquet") as file:
         blz.to_blz(file, store)
     pd.testing.assert_frame_equal(blz.read_blz(store), pd.read_parquet(tmp_path / "t.parquet"))
@@ -431,7 +431,7 @@ def test_a_file_of_arrow_batches_is_streamed(tmp_path):
 
 
 def test_a_table_becomes_one_array():
-    store = MemoryStore()
+    store = RamStore()
     data = {"n": [1, 2, None], "x": [0.5, None, 2.5], "word": ["a", "bcd", None], "b": [True] * 3}
     blz.to_blz(data, store)
     with blz.open(store) as table:
@@ -445,7 +445,7 @@ def test_a_table_becomes_one_array():
 
 
 def test_text_that_numpy_would_cut_stays_python_objects():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"word": ["a\0", "b"], "raw": [b"a\0", b""]}, store)
     with blz.open(store) as table:
         found = table.to_numpy(structured=True)
@@ -453,7 +453,7 @@ def test_text_that_numpy_would_cut_stays_python_objects():
 
 
 def test_dictionaries_and_views_become_text():
-    store = MemoryStore()
+    store = RamStore()
     words = pa.array(["a", "bc", "a"])
     table = {"d": words.dictionary_encode(), "v": words.cast(pa.string_view())}
     blz.to_blz(table, store)
@@ -464,7 +464,7 @@ def test_dictionaries_and_views_become_text():
 
 
 def test_two_columns_of_one_name_are_no_fields():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table([pa.array([1]), pa.array([2])], names=["n", "n"]), store)
     with blz.open(store) as table:
         with pytest.raises(blz.SchemaError, match="two columns are named 'n'"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format.layout import DATA
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import bits
 from support.options import arguments
 from support.stores import Hooked
@@ -23,7 +23,7 @@ F = pd.DataFrame
 
 
 def table(data, **options) -> blz.CTable:
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, **arguments(**{"row_group_rows": 3, "page_rows": 8, **options}))
     return blz.open(store, "a")
 
@@ -36,7 +36,7 @@ def watched(data) -> tuple[blz.CTable, list[tuple[str, str]]]:
         if name in ("open", "get", "put_new") and args[0].startswith(DATA):
             touched.append((name, args[0]))
 
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, storage=blz.Storage(row_group_rows=2), durability="process")
     return blz.open(Hooked(store, before=hook), "a"), touched
 
@@ -273,7 +273,7 @@ class TestDefaults:
         ],
     )
     def test_a_change_that_used_a_former_default_is_a_conflict(self, change):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz({"a": [1], "b": ["x"]}, store)
         with blz.open(store, "a", retries=0) as late, blz.open(store, "a") as first:
             first.alter_column("a", default=7)
@@ -289,12 +289,12 @@ class TestDefaults:
         ],
     )
     def test_a_change_that_used_no_default_meets_a_new_one(self, change):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz({"a": [1], "b": ["x"]}, store)
         with blz.open(store, "a") as late, blz.open(store, "a") as first:
             first.alter_column("a", default=7)
             change(late)
-            late.resize(late.nrows + 1)
+            late.resize(len(late) + 1)
             assert late["a"][-1:].to_pylist() == [7]
 
     def test_a_default_goes_with_the_type(self):
@@ -378,7 +378,7 @@ class TestFrames:
         t.alter_column("a", dtype="double")
         t.append(F({"a": [1.5]}))
         t.compact()
-        assert t.sort_by == [("a", "ascending")]
+        assert t.storage.sort_by == [("a", "ascending")]
         assert t["a"][:].to_pylist() == [1, 1.5, 2, 3]
 
 

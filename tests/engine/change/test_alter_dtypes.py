@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 MONTHS = pd.period_range("2020-01", periods=2, freq="M")
@@ -21,7 +21,7 @@ ADDRESSES = [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_address("10.0.0.2")]
 
 
 def table(values, **options) -> blz.CTable:
-    store = MemoryStore()
+    store = RamStore()
     pd.DataFrame({"v": values}).to_blz(store, **arguments(**options))
     return blz.open(store, "a")
 
@@ -187,7 +187,7 @@ def twice(values) -> tuple[blz.CTable, pd.DataFrame]:
     """Return a table of two columns of one dtype, and its frame."""
     first = pd.Series(values)
     frame = pd.DataFrame({"v": first, "w": first[::-1].reset_index(drop=True)})
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(store, storage=blz.Storage(row_group_rows=1))
     return blz.open(store, "a"), frame
 
@@ -227,7 +227,7 @@ def test_a_column_of_another_dtype_or_order_is_refused():
             "b": pd.Categorical(["x", "y"], ["y", "x"], ordered=True),
         }
     )
-    store = MemoryStore()
+    store = RamStore()
     frame.to_blz(store)
     with blz.open(store, "a") as t:
         with pytest.raises(blz.SchemaError, match="dtype period D cannot be stored as"):

@@ -12,7 +12,8 @@ from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.errors import ConflictError
 from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
+from support.moved_first import moved_first
 from support.options import arguments
 from support.stores import tree
 
@@ -28,7 +29,7 @@ BY_COLUMN = {
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ROWS, store, **arguments(**BY_COLUMN, durability="process"))
     return store
 
@@ -69,7 +70,7 @@ def test_what_was_chosen_for_a_column_goes_with_its_name(store):
 def test_names_that_change_places_take_what_was_chosen_with_them(store):
     with opened(store) as table:
         table.rename_columns({"a": "b", "b": "a"})
-        assert table.column_names == ["b", "a"]
+        assert table.columns == ["b", "a"]
         assert table["b"][:5].to_pylist() == [0, 1, 2, 3, 4]
     assert properties(store)["clevel"] == {"b": 9, "a": 1}
     assert properties(store)["compression"] == {"b": "zstd"}
@@ -92,7 +93,7 @@ def test_what_was_chosen_for_a_column_goes_when_it_is_dropped(store):
 
 def test_what_was_chosen_stays_where_columns_are_put_in_another_order(store):
     with opened(store) as table:
-        table.reorder_columns(["b"])
+        moved_first(table, ["b"])
     assert properties(store) == BY_COLUMN
 
 
@@ -142,7 +143,7 @@ def test_a_property_that_was_changed_is_told_as_one(store):
 
 def test_row_groups_are_found_by_their_files_not_by_their_rows():
     """Other row groups with the same numbers of rows are not taken for the joined ones."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": range(8)}, store, storage=blz.Storage(row_group_rows=2), durability="process")
     before = staged(store)
     change = Join.of(before, 1, 3, NewGroups(), [])
@@ -169,7 +170,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
 
 
 def test_a_schema_of_other_types_is_another_schema():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": pa.array([1], pa.int32())}, store, durability="process")
     before = staged(store)
     with opened(store) as table:

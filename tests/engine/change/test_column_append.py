@@ -6,13 +6,13 @@ import pytest
 
 import blztable as blz
 from blztable.errors import LimitError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 from support.stores import tree
 
 
 def table(data, **options) -> blz.CTable:
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, **arguments(durability="process", **options))
     return blz.open(store, "a")
 
@@ -31,7 +31,7 @@ def huge(nbytes) -> pa.Array:
 def test_text_longer_than_was_guessed_is_written_before_it_fills_the_memory():
     t = table(pa.table({"x": pa.array([], pa.binary()), "n": pa.array([], pa.int64())}))
     before = entries(t)
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         a["n"].append(np.arange(1000))
         for _ in range(10):
             a["x"].append(pa.array([bytes(1000)] * 7000))
@@ -46,11 +46,11 @@ def test_text_longer_than_was_guessed_is_written_before_it_fills_the_memory():
 def test_where_all_columns_together_are_much_all_are_written():
     t = table(pa.table({name: pa.array([], pa.binary()) for name in "abcdef"}))
     piece = pa.array([bytes(10_000)] * 5000)
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         for name in "abcdef":
             a[name].append(piece)
         assert a._append._size is not None
-    assert t.nrows == 5000
+    assert len(t) == 5000
 
 
 def test_text_far_longer_than_what_was_decided_by_is_a_limit_error():
@@ -58,7 +58,7 @@ def test_text_far_longer_than_what_was_decided_by_is_a_limit_error():
     before = entries(t)
 
     def feed():
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["n"].append(np.zeros(1_000_000, np.int64))
             a["x"].append(huge(600_000_000))
             a["x"].append(huge(600_000_000))
@@ -72,7 +72,7 @@ def test_of_huge_items_a_row_group_has_as_few_rows_as_memory_allows():
     t = table(pa.table({"x": pa.array([], pa.binary())}))
 
     def feed():
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             a["x"].append(huge(300_000_000))
             assert a._append._size == 2
             raise LookupError
@@ -87,19 +87,19 @@ def test_categories_are_united_as_far_as_their_codes_have_room():
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), values)
 
     t = table(pa.table({"c": piece(0)}))
-    with t.appender() as a:
+    with t.transaction() as tx, tx.appender() as a:
         a["c"].append(piece(30))
         a["c"].append(piece(60))
-    assert t.nrows == 180
+    assert len(t) == 180
 
     def feed():
-        with t.appender() as a:
+        with t.transaction() as tx, tx.appender() as a:
             for start in range(0, 180, 60):
                 a["c"].append(piece(start))
 
     with pytest.raises(SchemaError, match=r"column 'c': .* do not fit into one array"):
         feed()
-    assert t.nrows == 180
+    assert len(t) == 180
 
 
 def test_row_groups_written_in_many_turns_keep_their_order_and_their_bounds():

@@ -11,7 +11,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.versions import pin
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
@@ -39,7 +39,7 @@ def categories(n, type_=None):
 
 
 def test_the_rows_of_a_row_group_are_set_later():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=2))
     with opened(store) as table:
         version = table.configure(storage=blz.Storage(row_group_rows=4)).version
@@ -73,7 +73,7 @@ def test_the_rows_of_a_row_group_are_set_later():
 
 
 def test_row_group_rows_that_two_set_are_a_conflict():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store)
     with opened(store, retries=0) as first, opened(store) as second:
         second.configure(storage=blz.Storage(row_group_rows=4))
@@ -83,7 +83,7 @@ def test_row_group_rows_that_two_set_are_a_conflict():
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [5, 1, 1, 5, 5, 1], [10, 10, 1], [3, 9, 3, 9], [4]])
 def test_compacting_leaves_what_fits_no_longer_together(sizes):
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=10), durability="process").close()
     whole = pa.table({"n": range(sum(sizes)), "text": [None] * sum(sizes)}, SCHEMA)
     start = 0
@@ -105,7 +105,7 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
 
 def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others():
     # A list of all row groups for each run would take memory quadratic in their number.
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=1), durability="process")
     with blz.open(store) as table:
         options = blz.Storage(row_group_rows=2)
@@ -124,7 +124,7 @@ def test_a_join_of_a_compaction_keeps_the_row_groups_that_it_joins_and_no_others
 
 
 def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=20), durability="process").close()
     sizes = [4, 4, 20, *[1] * 7]
     whole = pa.table({"n": range(60), "text": [None] * 60}, SCHEMA)
@@ -155,7 +155,7 @@ def write(store, rows):
 
 
 def test_what_others_append_while_a_table_is_sorted_lies_behind():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=3), durability="process")
 
     def theirs():
@@ -168,19 +168,19 @@ def test_what_others_append_while_a_table_is_sorted_lies_behind():
 
 
 def test_a_sort_of_rows_in_order_that_joins_row_groups_is_a_sort():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=1), durability="process")
     with opened(store) as table:
         table.configure(storage=blz.Storage(row_group_rows=8))
         table.compact(sort_by=["n"])
         assert table.versions()[-1].operation == "sort"
-        assert table.sort_by == [("n", "ascending")]
+        assert table.storage.sort_by == [("n", "ascending")]
     assert row_groups(store) == (8,)
 
 
 @pytest.mark.parametrize("theirs", ["update", "drop"])
 def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(theirs):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(ALL, store, storage=blz.Storage(row_group_rows=3), durability="process")
 
     def change():
@@ -194,11 +194,11 @@ def test_rows_found_in_order_must_still_be_there_when_the_order_is_recorded(thei
     with opened(hooked, retries=0) as table, pytest.raises(ConflictError):
         table.compact(sort_by=["n"])
     with blz.open(store) as table:
-        assert table.sort_by == []
+        assert table.storage.sort_by is None
 
 
 def sort(table, keys, **options):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, **arguments(durability="process", **options))
     with opened(store) as opened_:
         opened_.compact(sort_by=keys)
@@ -244,7 +244,7 @@ def test_categories_are_sorted_by_what_they_stand_for():
 def test_ordered_categories_are_sorted_by_their_order_as_pandas_does(way):
     kind = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
     frame = pd.DataFrame({"c": pd.Series(["high", "low", None, "mid", "low", "high"], dtype=kind)})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame[:3], store, storage=blz.Storage(row_group_rows=2), durability="process")
     with opened(store) as t:
         t.resize(4)  # By a row of a part without any categories.
@@ -257,7 +257,7 @@ def test_ordered_categories_are_sorted_by_their_order_as_pandas_does(way):
 
 def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
     table = pa.table({"i": pa.array([(1, 2, 3), (0, 1, 2)], pa.month_day_nano_interval())})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, durability="process")
     before = tree(store)
     with opened(store) as t:
@@ -271,7 +271,7 @@ def test_what_cannot_be_sorted_by_says_so_and_nothing_is_committed():
 
 
 def test_categories_that_have_no_room_together_are_not_sorted():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, {"c": categories(0).schema.field(0).type, "n": pa.int64()}).close()
     with opened(store) as table:
         for n in range(4):
@@ -282,7 +282,7 @@ def test_categories_that_have_no_room_together_are_not_sorted():
 
 @pytest.mark.parametrize("keys", [(), "n", None])
 def test_a_table_that_is_tidy_is_left_as_it_is(keys):
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table({"n": [1, 1, 2, 3, None], "text": [*"edcba"]}, SCHEMA)
     blz.to_blz(
         table, store, storage=blz.Storage(row_group_rows=2), durability="process", sort_by="n"
@@ -294,7 +294,7 @@ def test_a_table_that_is_tidy_is_left_as_it_is(keys):
 
 
 def test_row_groups_whose_categories_have_no_room_together_are_tidied_once():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, categories(0).schema, durability="process").close()
     with opened(store) as table:
         with table.transaction() as tx:
@@ -309,7 +309,7 @@ def test_row_groups_whose_categories_have_no_room_together_are_tidied_once():
 @pytest.mark.parametrize("change", ["update", "drop"])
 def test_compacting_leaves_no_value_of_a_column_that_was_written_again_or_dropped(change):
     """The columns of a small row group share a file, which the other columns still need."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1, 2], "s": ["a", "secret"], "f": [0.5, 1.5]}, store)
     with blz.open(store, "a") as table:
         match change:

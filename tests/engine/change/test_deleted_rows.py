@@ -7,7 +7,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change import rows
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import entries
 
 GROUP, GROUPS = 64, 3
@@ -21,7 +21,7 @@ TABLE = pa.table(
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=GROUP, page_rows=16))
     return store
 
@@ -132,7 +132,7 @@ def test_extremes_and_nulls_are_those_of_the_rows_that_are_left(store):
 
 
 def test_a_column_whose_last_null_was_deleted_becomes_not_null():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"x": [None, *range(40)]}, store)
     with blz.open(store, "a") as t:
         with pytest.raises(blz.SchemaError, match="row 0 is null"):
@@ -185,9 +185,9 @@ def test_deletes_of_different_row_groups_are_both_kept(store):
 def test_changes_tells_the_deleted_rows_without_reading_others(store):
     with blz.open(store, "a") as t:
         t.delete(pc.field("n").isin([100, 7]))
-        found = t.changes(since=1)
+        found = t.diff(1).rows()
         assert found.removed["n"].to_pylist() == [7, 100]
         assert found.added.num_rows == 0
         t.restore(1)
-        back = t.changes(since=2)
+        back = t.diff(2).rows()
         assert (back.added["n"].to_pylist(), back.removed.num_rows) == ([7, 100], 0)

@@ -15,7 +15,7 @@ from blztable.engine.change.update import evaluated
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version.staged import StagedVersion
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import Hooked
 
 
@@ -52,7 +52,7 @@ def test_a_selection_takes_a_bit_a_row_and_nothing_for_all_or_none():
     ids=["condition", "expression"],
 )
 def test_parts_of_row_groups_that_are_done_are_forgotten(step):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         pa.table({"n": range(20)}),
         store,
@@ -90,7 +90,7 @@ def test_no_change_keeps_the_parts_of_all_row_groups(change):
             found = [o for o in gc.get_objects() if isinstance(o, OpenParts)]
             most.append(max((len(list(opened._parts)) for opened in found), default=0))
 
-    store = MemoryStore()
+    store = RamStore()
     # So many rows that only a few row groups are written at a time.
     rows = pa.array(np.arange(GROUPS * 10_000) % 1000, pa.int32())
     blz.to_blz(

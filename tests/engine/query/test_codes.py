@@ -16,7 +16,7 @@ from blztable.columns.encodings.dictionary import Dictionary
 from blztable.engine.query import codes, expressions
 from blztable.engine.read.columns import OpenColumns
 from blztable.format.chunk import Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
 from support import samples, tamper
 from support.bit_equality import bits, same_table
@@ -36,7 +36,7 @@ CODED += [f"{name} or null" for name in CODED]
 
 @cache
 def stores():
-    plain, encoded = MemoryStore("plain"), MemoryStore("encoded")
+    plain, encoded = RamStore("plain"), RamStore("encoded")
     blz.to_blz(TABLE, plain, **arguments(encoding="plain", **CUTS))
     blz.to_blz(TABLE, encoded, **arguments(encoding="auto", **CUTS))
     return plain, encoded
@@ -130,7 +130,7 @@ def test_a_condition_on_one_column_decodes_no_rows(name, monkeypatch):
 def test_a_condition_on_a_dictionary_looks_at_each_value_once(type_, encoding, monkeypatch):
     words = pa.array([*["b", None, "a", "c", "a"] * 200, None])
     column = words.dictionary_encode().cast(pa.dictionary(getattr(pa, type_)(), pa.string()))
-    store, looked = MemoryStore(), []
+    store, looked = RamStore(), []
     blz.to_blz(
         {"word": column},
         store,
@@ -213,7 +213,7 @@ def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
 
     monkeypatch.setattr(OpenColumns, "codes", noted)
     for rows, calls in ((1023, 0), (1024, 1)):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(
             {"n": np.arange(rows) % 200},
             store,
@@ -228,7 +228,7 @@ def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
 def test_rows_of_every_type_come_back_from_codes(type_):
     column = pa.concat_arrays([samples.array(type_)] * 40)
     there = bits(column)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": column, "i": range(len(column))}), store)
     rows, is_there = np.arange(len(there)), np.array([value is not None for value in there])
     for condition, passing in (

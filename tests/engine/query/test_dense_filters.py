@@ -14,7 +14,7 @@ from blztable.engine.query import codes
 from blztable.engine.read import parts
 from blztable.engine.read.columns import OpenColumns
 from blztable.errors import CorruptError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
 from support import nested_arrays, samples, tamper
 from support.bit_equality import bits
@@ -57,7 +57,7 @@ def written(form, percent, gone, tmp_path, columns=None):
     table = of_all_types().select(columns or of_all_types().column_names)
     table = table.append_column("percent", pa.array(percent))
     table = table.append_column("gone", pa.array(gone))
-    place = MemoryStore() if form != "file" else tmp_path / "t.blz"
+    place = RamStore() if form != "file" else tmp_path / "t.blz"
     blz.to_blz(
         table, place, **arguments(mode="w", layout="file" if form == "file" else None, **CUTS)
     )
@@ -162,7 +162,7 @@ def picked(monkeypatch):
 def numbered(**columns):
     rows = 4096
     base = {"key": np.arange(rows) * 37 % 100, "n": np.arange(rows)}
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         pa.table(base | columns), store, storage=blz.Storage(row_group_rows=2048, page_rows=256)
     )
@@ -202,7 +202,7 @@ def test_the_share_is_that_of_the_pages_with_such_a_row(picked):
 def test_pages_without_a_row_that_passes_are_not_read(kind, monkeypatch, picked):
     rows = np.arange(128)
     passes = rows % 32 < 12 if kind == "together" else rows % 8 < 5
-    memory = MemoryStore()
+    memory = RamStore()
     table = pa.table({"few": passes.astype("i8") * 2, "rest": rows * 5})
     write(memory, table, row_group_rows=64, page_rows=8, chunk_bytes=64)
     with Recorded(memory).recording(monkeypatch) as store:
@@ -238,7 +238,7 @@ def test_text_of_few_values_is_read_as_codes(monkeypatch):
 def test_of_large_rows_only_those_that_pass_are_read(packing, picked):
     rows = 32
     items = [bytes([row]) * (300 if packing == "per_item" else 300_000) for row in range(rows)]
-    memory = MemoryStore()
+    memory = RamStore()
     table = {"key": np.arange(rows) % 4, "item": pa.array(items, pa.large_binary())}
     blz.to_blz(
         pa.table(table), memory, storage=blz.Storage(columns={"item": blz.Storage(packing=packing)})
@@ -252,7 +252,7 @@ def test_of_large_rows_only_those_that_pass_are_read(packing, picked):
 @pytest.mark.parametrize("on_corrupt", ["skip", "null"])
 def test_a_damaged_page_costs_its_rows_alone_where_many_pass(on_corrupt, monkeypatch):
     monkeypatch.setattr(parts, "SMALL_PART", 0)
-    rows, store = np.arange(256), MemoryStore()
+    rows, store = np.arange(256), RamStore()
     write(store, pa.table({"key": rows % 10, "n": rows * 7919 % 997}), page_rows=32, chunk_bytes=64)
     with tamper.editing(store) as table:
         key, offset = table.key(1, 0), table.part(1, 0).offsets[3] + 20

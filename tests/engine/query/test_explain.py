@@ -9,7 +9,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.creation import create
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.new_tables import Stream
 from support.options import tiny
 from support.recording_store import Recorded
@@ -49,7 +49,7 @@ COLUMNS = [["key"], ["text", "other"], ["kind", "flag", "small"], TABLE.column_n
 @pytest.fixture(scope="module")
 def stored():
     """Make four row groups; the widest columns have one page a chunk, others have several."""
-    store = MemoryStore("explained")
+    store = RamStore("explained")
     options = tiny(row_group_rows=1024, page_rows=PAGES, encoding="plain", chunk_bytes=512)
     create(store, Stream(TABLE), options, replace_existing=False)[1].close()
     return Recorded(store)
@@ -127,7 +127,7 @@ def test_steps_of_the_same_columns_are_one(stored):
 
 # Bug: Arrow cuts a long text within a character, so explain() raised UnicodeDecodeError.
 def test_a_filter_whose_text_arrow_cuts_within_a_character_is_explained():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": ["x", "y"]}, store)
     for length in range(30, 34):
         given = pc.field("a").isin(["b" * length + "\U0010ffff" * 40])

@@ -7,7 +7,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.query import select
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.recording_store import Recorded
 from support.stores import write
 
@@ -30,7 +30,7 @@ TABLE = pa.table(
 
 @pytest.fixture
 def store(monkeypatch):
-    memory = MemoryStore()
+    memory = RamStore()
     write(memory, TABLE, **CUTS)
     with Recorded(memory).recording(monkeypatch) as recorded:
         yield recorded
@@ -108,7 +108,7 @@ def test_a_step_is_evaluated_where_those_before_it_left_a_row(store, read):
 @READS
 def test_of_steps_that_leave_as_much_the_narrower_column_is_first(read, monkeypatch):
     table = TABLE.set_column(1, "few", TABLE["few"].cast(pa.int16()))
-    memory = MemoryStore()
+    memory = RamStore()
     write(memory, table, **CUTS)
     few = TABLE["few"].to_numpy()
     for given_ in (
@@ -224,7 +224,7 @@ def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
 
 @READS
 def test_a_chunk_of_several_pages_is_read_once(read, monkeypatch):
-    memory = MemoryStore()
+    memory = RamStore()
     write(memory, TABLE, **{**CUTS, "chunk_bytes": 256})
     with Recorded(memory).recording(monkeypatch) as store:
         few = TABLE["few"].to_numpy()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.query import expressions, morsel
 from blztable.errors import SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same
 from support.random_conditions import Drawn
 
@@ -31,7 +31,7 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
         left = np.flatnonzero(expressions.mask(condition, columns, len(table)))
     except SchemaError:
         return
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(row_group_rows=drawn.pick(9, 30), page_rows=8))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(morsel, "SPARSE", sparse)
@@ -44,7 +44,7 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
 
 
 def test_where_few_rows_are_left_the_next_step_looks_at_these_alone(monkeypatch):
-    store = MemoryStore()
+    store = RamStore()
     numbers = np.arange(4096)
     blz.to_blz(
         {"few": numbers % 512, "wide": numbers / 2, "n": numbers},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.read import alike, columns
 from blztable.engine.write import parts
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 
 pytestmark = pytest.mark.usefixtures("bundled")
@@ -56,7 +56,7 @@ def one_by_one(store, **asked):
 
 @given(tables(), st.sampled_from([7, 64, 1000]), st.integers(1, 4), st.data())
 def test_columns_read_together_are_what_they_are_one_by_one(table, group_rows, least, data):
-    store = MemoryStore()
+    store = RamStore()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alike, "LEAST_COLUMNS", 1)
         patch.setattr(alike, "MATRIX_BYTES", data.draw(st.sampled_from([1, 3000, 1 << 20])))
@@ -76,7 +76,7 @@ def test_columns_read_together_are_what_they_are_one_by_one(table, group_rows, l
 def test_a_wide_table_is_read_without_decoding_its_lines(monkeypatch):
     rng = np.random.default_rng(1)
     table = pa.table({f"c{n}": np.round(rng.normal(size=300), 2) for n in range(200)})
-    store, opened = MemoryStore(), []
+    store, opened = RamStore(), []
     blz.to_blz(table, store, durability="process")
 
     def note(self, line, group, call=columns.OpenParts.open):
@@ -92,7 +92,7 @@ def test_a_wide_table_is_read_without_decoding_its_lines(monkeypatch):
 def test_columns_are_read_together_after_a_change(change):
     rng = np.random.default_rng(2)
     frame = {f"c{n}": rng.integers(0, 1000, 90) for n in range(10)}
-    store, together = MemoryStore(), {}
+    store, together = RamStore(), {}
 
     def note(*args):
         together.update(alike.read_alike(*args))
@@ -121,7 +121,7 @@ def test_columns_are_read_together_after_a_change(change):
 
 def test_the_bundle_of_a_damaged_chunk_is_named():
     rng = np.random.default_rng(3)
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({f"c{n}": rng.random(500) for n in range(10)}, store)
     (key,) = [name for name in store._entries if name.endswith(".bin")]
     data = bytearray(store.get(key))
@@ -136,16 +136,16 @@ def test_the_bundle_of_a_damaged_chunk_is_named():
 def test_each_line_is_read_once_for_all_reads_of_a_handle(monkeypatch):
     rng = np.random.default_rng(4)
     table = pa.table({f"c{n}": rng.integers(0, 9, 50) for n in range(300)})
-    store, starts = MemoryStore(), []
+    store, starts = RamStore(), []
     blz.to_blz(table, store)
 
-    def note(self, key, start=0, *args, get=MemoryStore.get):
+    def note(self, key, start=0, *args, get=RamStore.get):
         if "manifest" in key:
             starts.append(start)
         return get(self, key, start, *args)
 
     with blz.open(store) as handle:
-        monkeypatch.setattr(MemoryStore, "get", note)
+        monkeypatch.setattr(RamStore, "get", note)
         assert handle.to_arrow() == table
         assert starts == sorted(set(starts)) != []
         starts.clear()
@@ -154,7 +154,7 @@ def test_each_line_is_read_once_for_all_reads_of_a_handle(monkeypatch):
 
 
 def test_a_line_that_was_damaged_when_it_was_read_is_read_again():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({f"c{n}": [1, 2] for n in range(10)}, store)
     with blz.open(store) as handle:
         key = handle._snapshot.version.key

@@ -23,7 +23,7 @@ from blztable.engine.version.versions import pin
 from blztable.format import layout, manifest
 from blztable.format.bundle import ENTRY
 from blztable.format.chunk import MAX_CHUNK_BYTES, Compression
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.stores import Hooked, read
 
@@ -53,7 +53,7 @@ def least(request, monkeypatch):
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(TABLE, store, storage=blz.Storage(row_group_rows=128), durability="process")
     return store
 
@@ -99,7 +99,7 @@ def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
 @pytest.mark.parametrize("columns", [["n"], ["s"], ["d", "f"], TABLE.column_names])
 def test_each_chunk_is_read_once_for_all_columns(columns, monkeypatch):
     monkeypatch.setattr(parts, "SMALL_BUNDLE", 0)
-    store, read = MemoryStore(), []
+    store, read = RamStore(), []
     blz.to_blz(TABLE, store, durability="process")
 
     def note(self, chunk, contents=parts.OpenBundle.contents):
@@ -233,7 +233,7 @@ def test_a_false_claim_is_refused_with_its_file_and_column(store, change, messag
 
 
 def test_a_bundle_has_no_chunk_for_each_item():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1], "m": [2]}, store)
     with tamper.editing(store) as table:
         block = table.bundle().metadata
@@ -254,7 +254,7 @@ def test_a_part_at_the_place_of_another_column_is_corrupt(store):
 def test_entries_that_overlap_are_reported(store):
     """Two columns of one type and one range have the same bytes."""
     twice = pa.table({"a": range(300), "b": range(300)})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(twice, store, durability="process")
     with tamper.editing(store) as table:
         bundle = table.bundle()
@@ -332,7 +332,7 @@ def test_numbers_of_a_bundle_come_back_in_memory_that_can_be_written(dtype, has_
     rows = np.arange(50).astype("i8" if dtype[0] in "mM" else dtype).astype(dtype)
     mask = np.arange(50) % 9 == 0 if has_nulls else None
     table = pa.table({name: pa.array(rows, mask=mask) for name in "ab"})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, durability="process")
     found = blz.read_table(store)
     assert found == table
@@ -341,7 +341,7 @@ def test_numbers_of_a_bundle_come_back_in_memory_that_can_be_written(dtype, has_
 
 def test_a_null_in_a_column_that_has_none_by_its_schema_is_read(store):
     table = pa.table({"a": [1, None], "b": [1, 2]})
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(table, store, durability="process")
     strict = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
     with tamper.editing(store) as edit:
@@ -360,7 +360,7 @@ def test_a_bundle_without_entries_is_refused(store, monkeypatch):
 
 
 def test_nan_is_null_of_a_column_without_nan_is_refused():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"a": pa.array([1.5, None]), "b": pa.array([2.5, 1.0])}, store)
     times = pa.schema([("a", pa.time64("us")), ("b", pa.time64("us"))])
     with tamper.editing(store) as edit:
@@ -397,7 +397,7 @@ def test_more_encodings_than_entries_are_refused(store):
 
 def test_numbers_that_need_more_memory_than_there_is_are_refused(monkeypatch):
     """The codes in the file need less."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": range(300), "b": range(300)}), store, durability="process")
     monkeypatch.setattr(limits, "_memory", lambda: 2000)
     with pytest.raises(blz.LimitError, match="need 2400 bytes of memory"):
@@ -434,7 +434,7 @@ def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, monkeypatc
 def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtype):
     frame = pd.DataFrame({name: np.arange(30.0).astype(dtype) for name in "ab"})
     frame.loc[[0, 7, 29], "a"] = np.nan
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(frame, store, durability="process")
     found = blz.read_table(store)
     assert found["a"].null_count == 3
@@ -449,7 +449,7 @@ def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtyp
 def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, monkeypatch):
     """Another thread would take longer to wake."""
     table = pa.table({f"c{n}": np.random.default_rng(n).random(2000) for n in range(100)})
-    store, threads = MemoryStore(), set()
+    store, threads = RamStore(), set()
     blz.to_blz(table, store, durability="process")
 
     def note(self, chunk, contents=parts.OpenBundle.contents):

@@ -17,7 +17,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.requests import ByteRequest, joined, runs
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import write
 
 BYTES = 400
@@ -67,7 +67,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, requests, ru
 @pytest.fixture(scope="module")
 def opened():
     """Open a part of 400 bytes in ten requests, alone in its file."""
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"a": np.arange(BYTES) % 251}).cast(pa.schema({"a": pa.uint8()})),
           page_rows=8, chunk_bytes=40)  # fmt: skip
     version, pinned = pin(store)

@@ -16,7 +16,7 @@ from blztable.engine.read import parts
 from blztable.engine.read.parts import LEAST_OPEN, MOST_OPEN, OpenFiles
 from blztable.errors import StorageError
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +26,8 @@ def no_other_reads(monkeypatch):
     monkeypatch.setattr(parts, "_reads", WeakValueDictionary())
 
 
-def stored(count: int) -> MemoryStore:
-    store = MemoryStore()
+def stored(count: int) -> RamStore:
+    store = RamStore()
     for number in range(count):
         store.put_new(f"data/{number}", [b"content"])
     return store

@@ -16,7 +16,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError, FormatError
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import tamper
 from support.stores import write
 
@@ -30,7 +30,7 @@ TABLE = pa.table(
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     write(store, TABLE, page_rows=64)
     return store
 

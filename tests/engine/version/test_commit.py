@@ -18,9 +18,10 @@ from blztable.errors import (
 )
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.store import KeyTaken
 from support import tamper
+from support.moved_first import moved_first
 from support.options import arguments
 from support.stores import Hooked, once, raising, read, set_attributes, tree, write
 from support.stores import files_named as named_by
@@ -34,7 +35,7 @@ OTHER = pa.table({"x": [0.5]})
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     yield store
     store.close()
 
@@ -246,8 +247,8 @@ def replaced(store):
 
 
 def fresh(store, tmp_path, number):
-    if isinstance(store, MemoryStore):
-        return MemoryStore()
+    if isinstance(store, RamStore):
+        return RamStore()
     return LocalStore(tmp_path / f"{number}.blz")
 
 
@@ -500,7 +501,7 @@ def test_the_mirrors_say_the_default_of_each_column(store, type_, value, shown):
         # A commit that writes no line of the column.
         t.append({"n": [3]})
         t.rename_columns({"more": "other"})
-        t.reorder_columns(["other", "n"])
+        moved_first(t, ["other", "n"])
     assert mirror(store, "meta/storage")["dflt"] == [shown, None]
 
 

@@ -4,9 +4,10 @@ import pytest
 
 import blztable as blz
 from blztable.format import layout
+from blztable.storage.memory import RamStore
 
 
-class CountingStore(blz.MemoryStore):
+class CountingStore(RamStore):
     """A store in memory that notes which heads of manifests are read."""
 
     def __init__(self):

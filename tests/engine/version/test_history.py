@@ -14,13 +14,13 @@ from blztable.errors import FormatError, StorageError
 from blztable.format import layout, manifest
 from blztable.report import VersionInfo
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import Hooked, once, raising, set_attributes, write
 
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     yield store
     store.close()
 

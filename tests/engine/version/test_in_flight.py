@@ -15,7 +15,7 @@ from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import fork, read, tree, write
 
 ROWS = pa.table({"n": [1, 2, 3]})
@@ -23,7 +23,7 @@ ROWS = pa.table({"n": [1, 2, 3]})
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     store.prepare(*layout.PREPARED)
     yield store
     store.close()

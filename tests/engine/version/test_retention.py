@@ -16,7 +16,7 @@ from blztable.engine.write import bundles as write_bundles
 from blztable.engine.write import columns as columns_written
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import (
     CountedLocks,
     Hooked,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     yield store
     store.close()
 
@@ -565,7 +565,7 @@ COMMITS = {
 @pytest.mark.parametrize("change", COMMITS.values(), ids=COMMITS)
 @pytest.mark.parametrize("limit", [{}, {"keep_bytes": 10**6}, {"keep_versions": 3}], ids=str)
 def test_a_commit_reads_few_manifests_however_many_versions_have_tags(change, limit):
-    place = MemoryStore()
+    place = RamStore()
     blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
     with blz.open(place, "a") as table:
         if limit:
@@ -579,7 +579,7 @@ def test_a_commit_reads_few_manifests_however_many_versions_have_tags(change, li
 
 
 def test_a_file_that_only_a_tagged_version_names_stays_through_restores_and_drops():
-    place = MemoryStore()
+    place = RamStore()
     blz.to_blz({"n": [1, 2], "x": [0, 0]}, place)
     rng = random.Random(5)
     with blz.open(place, "a", durability="process") as table:
@@ -592,8 +592,8 @@ def test_a_file_that_only_a_tagged_version_names_stays_through_restores_and_drop
                 case 2 if expected:
                     table.restore(rng.choice([*expected]))
                 case 3:
-                    table.append({name: [number] for name in table.column_names})
-                case 4 if "more" in table.column_names:
+                    table.append({name: [number] for name in table.columns})
+                case 4 if "more" in table.columns:
                     table.drop_columns(["more"])
                 case 4:
                     table.add_column("more", number)

@@ -7,7 +7,7 @@ import blztable as blz
 from blztable.arrow.extensions import NAME, shown_schema
 from blztable.engine.version import schema
 from blztable.errors import CorruptError, FormatError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.nested_arrays import TOO_DEEP
 
 
@@ -122,7 +122,7 @@ def test_an_exception_that_says_nothing_of_the_schema_passes_unchanged(monkeypat
 @pytest.mark.parametrize("error", FOREIGN, ids=repr)
 def test_a_table_is_not_replaced_when_reading_it_was_interrupted(monkeypatch, error):
     """If the interrupt were taken for damage, it would be lost, and the commit ids with it."""
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": [1]}, store, commit_id="day 1")
     raising_once(monkeypatch, error)
     with pytest.raises(type(error)) as caught:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.change import compact, rows, update
-from blztable.engine.change.columns import drop_columns, rename_columns, reorder_columns
+from blztable.engine.change.columns import drop_columns, move_column, rename_columns
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version import versions
 from blztable.engine.version.staged import StagedVersion
@@ -18,7 +18,7 @@ from blztable.engine.version.versions import Version
 from blztable.errors import ColumnNotFoundError
 from blztable.format import manifest
 from blztable.format.line import ColumnParts, FactArrays, Statistics, appended
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import changing, read, write
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -34,7 +34,7 @@ def loaded(store, number=None):
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     write(store, TABLE, row_group_rows=4, attrs={"a": 1})
     return store
 
@@ -199,10 +199,10 @@ def set_values(work):
 CHANGES = {
     "update": (set_values, {1}),
     "delete": (lambda work: rows.delete(work, [("n", "==", 1)]), {0, 1, 2}),
-    "truncate": (lambda work: rows.truncate(work, 6), {0, 1, 2}),
+    "truncate": (lambda work: rows.resize(work, 6, list), {0, 1, 2}),
     "drop": (lambda work: drop_columns(work, ["n"], None), set()),
     "rename": (lambda work: rename_columns(work, {"x": "y"}, None), set()),
-    "reorder": (lambda work: reorder_columns(work, ["x"]), set()),
+    "reorder": (lambda work: move_column(work, work.staged.index_of("x"), 0), set()),
     "compact": (compact.compact, set()),
 }
 
@@ -257,7 +257,7 @@ def test_lines_of_columns_not_touched_are_not_parsed(store, name, asked, monkeyp
 def test_an_edition_is_read_like_the_version_it_becomes(store):
     with changing(loaded(store), blz.Storage(row_group_rows=3)) as work:
         rows.delete(work, [("n", "in", [0, 5])])
-        reorder_columns(work, ["text"])
+        move_column(work, work.staged.index_of("text"), 0)
         rename_columns(work, {"n": "m"}, None)
         seen, head = read(work.staged), work.staged.head
         version, pinned = work.publish()
@@ -276,7 +276,7 @@ def test_what_pandas_wrote_in_a_schema_goes_with_the_columns_it_was_true_of(stor
     write(store, frame.cast(schema))
     assert b"pandas" in loaded(store).schema.metadata
     with changing(loaded(store)) as work:
-        rows.truncate(work, 2)
+        rows.resize(work, 2, list)
         work.publish()[1].close()
     assert loaded(store).schema.metadata == {b"source": b"till"}
 

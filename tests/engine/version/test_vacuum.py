@@ -15,7 +15,7 @@ from blztable.errors import BusyError, CorruptError, StorageError, TableNotFound
 from blztable.format import layout
 from blztable.report import Vacuumed
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import (
     CountedLocks,
     Hooked,
@@ -39,7 +39,7 @@ LOCKS_OF_A_VACUUM = [layout.MANIFESTS, layout.FLIGHT, layout.LOCK]
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     yield store
     store.close()
 
@@ -390,7 +390,7 @@ def test_directories_deeper_than_any_column_are_not_looked_into(store):
     keep=st.integers(1, 4),
 )
 def test_after_a_vacuum_there_is_exactly_what_the_kept_versions_name(named, strewn, keep):
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"n": [1]}), durability="process")
     for files in named:
         publish_naming(store, sorted(files))

@@ -23,7 +23,7 @@ from blztable.errors import (
 from blztable.format import layout
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.stores import Hooked, once, read, tree, write
 
 pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
@@ -33,7 +33,7 @@ DATA = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else MemoryStore()
+    store = LocalStore(tmp_path / "t.blz") if request.param == "local" else RamStore()
     yield store
     store.close()
 
@@ -347,7 +347,7 @@ def test_an_append_reads_the_lines_of_the_version_before_once(request, keep, for
     """Its writer, its flush and the removal of the version each look at them."""
     if form is not None:
         request.getfixturevalue(form)
-    store, reads = MemoryStore(), []
+    store, reads = RamStore(), []
 
     def before(name, arguments):
         # The head is read from the start of a manifest.

@@ -19,7 +19,7 @@ from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersio
 from blztable.engine.write import bundles
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support.options import storage_of
 from support.stores import Hooked, files_named, once, raising, tree
@@ -42,7 +42,7 @@ MORE = FIRST.slice(1, 2)
 
 @pytest.fixture
 def store():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(FIRST, store, durability="process")
     return store
 
@@ -100,7 +100,7 @@ def test_each_row_group_has_its_own_bundle(store):
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 5), (2, 100_000), (17, 8_193)])
 def test_one_column_and_larger_row_groups_have_files_of_their_own(columns, rows):
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table({f"c{number}": np.arange(rows) for number in range(columns)})
     blz.to_blz(table, store)
     assert files(store) == {layout.part((number,), 1) for number in range(columns)}
@@ -112,7 +112,7 @@ def test_one_column_and_larger_row_groups_have_files_of_their_own(columns, rows)
 
 
 def test_very_many_narrow_columns_are_one_file_however_large():
-    store = MemoryStore()
+    store = RamStore()
     values = np.random.default_rng(0).integers(0, 1 << 62, (300, 2000))
     table = pa.table({f"c{number}": row for number, row in enumerate(values)})
     blz.to_blz(table, store)
@@ -123,7 +123,7 @@ def test_very_many_narrow_columns_are_one_file_however_large():
 
 
 def test_columns_asked_to_be_plain_have_files_of_their_own():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         FIRST,
         store,
@@ -140,7 +140,7 @@ def test_columns_asked_to_be_plain_have_files_of_their_own():
 
 
 def test_a_row_group_without_any_bytes_has_no_file():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(pa.table({"a": pa.nulls(3), "b": pa.nulls(3)}), store)
     assert files(store) == set()
     assert "bundles" not in head_of(store)
@@ -171,7 +171,7 @@ def test_an_append_creates_one_file_and_flushes_it_once(tmp_path):
 @pytest.mark.parametrize("sort_by", [["n"], ["s", "n"]])
 def test_a_sorted_table_and_a_sorted_stream_are_bundled(sort_by):
     for data in (FIRST, iter([FIRST.slice(0, 2), FIRST.slice(2)])):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(data, store, sort_by=sort_by, durability="process")
         assert len(files(store)) == 1
         keys = [(name, "ascending") for name in sort_by]
@@ -182,7 +182,7 @@ def test_a_sorted_table_and_a_sorted_stream_are_bundled(sort_by):
 
 
 def test_a_merge_makes_ordinary_parts_when_they_are_large_enough():
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table({"a": np.arange(6_000), "b": np.arange(6_000) % 7})
     blz.to_blz(table.slice(0, 0), store, durability="process")
     with changing(store) as opened:
@@ -362,7 +362,7 @@ def test_a_durable_commit_flushes_the_bundles_of_the_hasty_ones_before_it(tmp_pa
 
 
 def test_an_unfinished_creation_is_taken_over_with_its_bundles(store):
-    unfinished = MemoryStore()
+    unfinished = RamStore()
     unfinished.prepare(*layout.PREPARED)
     unfinished.put(bundle(1), b"never finished")
     blz.to_blz(FIRST, unfinished, durability="process")
@@ -420,7 +420,7 @@ def test_sizes_of_columns_count_their_parts(store):
     with blz.open(store) as table:
         assert table.cbytes == len(store.get(bundle(1)))
         assert table["n"].cbytes < table.cbytes
-        assert sum(table[name].cbytes for name in table.column_names) == table.cbytes
+        assert sum(table[name].cbytes for name in table.columns) == table.cbytes
 
 
 def test_filters_and_single_rows_of_bundles(store):
@@ -502,7 +502,7 @@ def test_columns_alike_with_other_options_are_compressed_by_themselves(store):
 
 def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch):
     monkeypatch.setattr(bundles, "MAX_DIRECTORY_BYTES", 3000)
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table({f"c{number}": np.arange(1000) + number for number in range(6)})
     blz.to_blz(table, store, durability="process")
     assert bundle(1) in files(store)
@@ -566,7 +566,7 @@ def test_lines_of_a_wide_table_are_those_of_columns_one_by_one(monkeypatch):
     )
     found = []
     for is_alike in (True, False):
-        store = MemoryStore()
+        store = RamStore()
         if not is_alike:
             # Each column is the first of its kind.
             monkeypatch.setattr(

@@ -15,7 +15,7 @@ from blztable.engine.write import parts
 from blztable.format import layout
 from blztable.format.chunk import EMPTY_CHUNK
 from blztable.format.header import FILE_HEADER, ITEM_ENDS
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from golden import reader
 from support import tamper
 from support.bit_equality import bits, same_table
@@ -37,8 +37,8 @@ TABLE = pa.table(
 CUTS = {"row_group_rows": 18, "page_rows": 8}
 
 
-def made(table=TABLE, **options) -> MemoryStore:
-    store = MemoryStore()
+def made(table=TABLE, **options) -> RamStore:
+    store = RamStore()
     blz.to_blz(table, store, **arguments(**{"packing": "per_item", **CUTS, **options}))
     return store
 
@@ -229,7 +229,7 @@ def test_changes_keep_it():
         assert set(found) == set(columns)
         assert all(all(one) for one in found.values()), found
         with blz.open(store) as table:
-            assert table.nrows == rows
+            assert len(table) == rows
             assert table.verify()
 
     with blz.open(store, "a") as table:
@@ -266,7 +266,7 @@ def test_changes_by_key_are_those_of_a_packed_table_and_keep_it(packing):
     moves = {
         "upsert": lambda t: t.upsert(new, on="id"),
         "upsert by text": lambda t: t.upsert(table.slice(5, 4), on=["id", "text"]),
-        "replace_where": lambda t: t.replace_where(table.slice(4, 9), pc.field("id") < 20),
+        "replace_where": lambda t: t.append(table.slice(4, 9), replace_where=pc.field("id") < 20),
         "deduplicate": lambda t: t.deduplicate("text", keep="last"),
         "deduplicate by data": lambda t: t.deduplicate(["data"], order_by="text"),
     }
@@ -288,7 +288,7 @@ def test_a_column_with_a_packing_of_its_own_keeps_it():
         table.alter_column("text", dtype=pa.binary())
         assert packings(store) == {"text": [True] * 3}
         table.rename_columns({"text": "words"})
-        with table.appender() as columns:
+        with table.transaction() as tx, tx.appender() as columns:
             columns["id"].append([40])
             columns["words"].append([b"forty"])
         assert packings(store) == {"words": [True] * len(packings(store)["words"])}
@@ -391,8 +391,8 @@ def test_a_creation_in_one_file_that_was_killed_leaves_row_groups_that_keep_it(t
     blz.to_blz(TABLE, buffer, storage=blz.Storage(packing="per_item", row_group_rows=8))
     blz.copy(buffer.getvalue()[: buffer.tell() * 2 // 3], tmp_path / "t.blz", on_corrupt="skip")
     with blz.open(tmp_path / "t.blz") as table:
-        assert 0 < table.nrows < ROWS
-        assert same_table(table.to_arrow(), TABLE[: table.nrows])
+        assert 0 < len(table) < ROWS
+        assert same_table(table.to_arrow(), TABLE[: len(table)])
         assert all(map(all, packings(tmp_path / "t.blz").values()))
         assert table.verify()
 

@@ -21,7 +21,7 @@ from blztable.format import chunk as chunks
 from blztable.format import layout
 from blztable.format.header import BLOSCPACK, BY_NAME
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support import arrow_strategies, tamper
 from support.bit_equality import same
 from support.bloscpack_reference import bloscpack_bytes
@@ -158,11 +158,11 @@ CASES = {
 def test_an_update_makes_the_chunks_anew_that_it_touches_and_copies_the_others(case):
     array, value, touched = CASES[case]
     assert array[EDITED].as_py() != value
-    assert made_anew(MemoryStore(), array, EDITED, value) == touched
+    assert made_anew(RamStore(), array, EDITED, value) == touched
 
 
 def test_chunks_before_a_longer_text_are_copied_and_those_behind_it_where_pages_are_chunks():
-    anew = made_anew(MemoryStore(), pa.array(WORDS), EDITED, "a longer one")
+    anew = made_anew(RamStore(), pa.array(WORDS), EDITED, "a longer one")
     ends = {("ends", number) for number in range(10)}
     assert ("values", 1) in anew
     assert anew & ends == {("ends", number) for number in range(EDITED * 4 // 512, 5)}
@@ -170,7 +170,7 @@ def test_chunks_before_a_longer_text_are_copied_and_those_behind_it_where_pages_
 
 
 def test_each_column_is_compared_with_its_own_old_part_in_its_own_row_group():
-    store = MemoryStore()
+    store = RamStore()
     table = pa.table(
         {
             "small": pa.array(np.arange(ROWS) % 11, pa.int16()),
@@ -203,13 +203,13 @@ def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
 
 @pytest.mark.parametrize("options", [{"checksum": "md5"}, {"compression": "zstd"}])
 def test_with_another_checksum_or_codec_every_chunk_is_made_anew(options):
-    store = MemoryStore()
+    store = RamStore()
     anew = made_anew(store, NUMBERS, EDITED, 7, **options)
     assert len(anew) == len(chunks_of(pinned(store))) == 10
 
 
 def test_chunks_of_a_codec_that_is_not_written_are_made_anew():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     raw = NUMBERS.to_numpy()
     with tamper.editing(store) as edit:
@@ -227,7 +227,7 @@ def test_chunks_of_a_codec_that_is_not_written_are_made_anew():
 
 def test_what_did_not_shrink_is_copied_whatever_the_codec():
     noise = pa.array(np.random.default_rng(5).integers(-(2**62), 2**62, ROWS))
-    assert made_anew(MemoryStore(), noise, EDITED, 7, compression="zstd") == {("values", 1)}
+    assert made_anew(RamStore(), noise, EDITED, 7, compression="zstd") == {("values", 1)}
 
 
 # Data under a correct digest
@@ -255,7 +255,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_chunk_that_lies_below_its_digest_is_made_anew(lie):
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     with tamper.editing(store) as edit:
         part = edit.part()
@@ -276,7 +276,7 @@ def flipped(at):
 
 
 def test_a_damaged_chunk_is_made_anew_and_the_others_are_copied():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     base = pinned(store)
     before = chunks_of(base)
@@ -291,7 +291,7 @@ def test_a_damaged_chunk_is_made_anew_and_the_others_are_copied():
 
 
 def test_a_chunk_without_its_digest_is_made_anew_whatever_it_holds():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     with tamper.editing(store) as edit:
         edit.part().digests[3] = bytes(4)
@@ -301,7 +301,7 @@ def test_a_chunk_without_its_digest_is_made_anew_whatever_it_holds():
 
 @pytest.mark.parametrize("spoil", [flipped(4), flipped(-9), lambda data: data[:50]])
 def test_a_file_that_cannot_be_believed_is_not_needed(spoil):
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     store.put(FILE, spoil(bytearray(store.get(FILE))))
     version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
@@ -309,7 +309,7 @@ def test_a_file_that_cannot_be_believed_is_not_needed(spoil):
 
 
 def test_a_file_that_is_gone_is_not_needed():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     store.delete([FILE])
     version = update(store, [0], pa.table({"x": NUMBERS}), **AFTER)
@@ -329,7 +329,7 @@ class _Failing:
 
 
 def test_a_medium_that_fails_is_an_error_and_nothing_is_written():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     parts = OpenParts(pinned(store))
     part = parts.open(0, 0)
@@ -340,7 +340,7 @@ def test_a_medium_that_fails_is_an_error_and_nothing_is_written():
 
 
 def test_the_bytes_of_a_small_old_file_are_not_kept():
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), **BEFORE)
     parts = OpenParts(pinned(store))
     update(store, [0], pa.table({"x": NUMBERS}), parts, **AFTER)
@@ -361,19 +361,19 @@ def edits(draw):
 
 @given(edits(), st.sampled_from([8, 16]), st.sampled_from([8, 64]), st.sampled_from([20, 100]))
 def test_an_edit_of_any_column_is_read_back(edit, page_rows, chunk_bytes, row_group_rows):
-    store = MemoryStore()
+    store = RamStore()
     array, edited = edit
     options = {"page_rows": page_rows, "chunk_bytes": chunk_bytes}
     write(store, pa.table({"x": array}), row_group_rows=row_group_rows, **options)
     version = update(store, [0], pa.table({"x": edited}), **options)
-    fresh = MemoryStore()
+    fresh = RamStore()
     write(fresh, pa.table({"x": edited}), row_group_rows=row_group_rows, **options)
     assert same(read(version)["x"], read(pinned(fresh))["x"])
 
 
 @pytest.mark.parametrize("checksum", [name for name in BY_NAME if name != "none"])
 def test_the_digest_is_copied_with_its_chunk(checksum):
-    store = MemoryStore()
+    store = RamStore()
     write(store, pa.table({"x": NUMBERS}), checksum=checksum, **BEFORE)
     before = chunks_of(pinned(store))
     version = update(store, [0], pa.table({"x": NUMBERS}), checksum=checksum, **AFTER)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.write import row_groups
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 
@@ -37,7 +37,7 @@ def test_small_and_large_items_keep_their_order(monkeypatch):
     sizes = [1, 2, 50, 1, 1, 1, 1, 60, 70, 3, 1]
     numbers = iter(range(sum(sizes)))
     items = [pa.table({"a": [next(numbers) for _ in range(size)]}) for size in sizes]
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(items, store, storage=blz.Storage(row_group_rows=20))
     assert blz.read_table(store)["a"].to_pylist() == list(range(sum(sizes)))
 
@@ -94,7 +94,7 @@ def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
     items = [{"n": range(start, start + 100)} for start in range(0, 1100, 100)]
 
     def groups(data, **options):
-        store = MemoryStore()
+        store = RamStore()
         blz.to_blz(data, store, **arguments(**options))
         with blz.open(store) as t:
             assert t["n"].to_numpy().tolist() == list(range(1100))
@@ -112,12 +112,12 @@ def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
 def test_a_table_remembers_the_rows_expected(monkeypatch):
     monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
-    store = MemoryStore()
+    store = RamStore()
     with blz.create(store, {"n": "int64"}, storage=blz.Storage(expectedlen=np.int64(1100))) as t:
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
         for start in range(0, 1100, 50):
             t.append({"n": range(start, start + 50)})
-        with t.appender() as rows:
+        with t.transaction() as tx, tx.appender() as rows:
             rows["n"].append(np.arange(1100))
         t.compact()
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100

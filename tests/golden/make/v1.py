@@ -246,7 +246,7 @@ def changed_rows(golden: Golden) -> None:
     )
     kept = [row for row in range(20) if row not in (4, 11, 17)]
     now = golden.change(lambda t: t.delete([("n", "in", [4, 11, 17])]), now.take(kept))
-    now = golden.change(lambda t: t.truncate(10), now[:10])
+    now = golden.change(lambda t: t.resize(10), now[:10])
     nulls = pa.table([pa.nulls(4, field.type) for field in now.schema], now.schema)
     golden.change(lambda t: t.resize(14), pa.concat_tables([now, nulls]))
 
@@ -273,7 +273,7 @@ def changed_columns(golden: Golden) -> None:
     now = now.rename_columns([names.get(name, name) for name in now.column_names])
     golden.change(lambda t: t.rename_columns(names), now)
     now = now.select(["x", "number", "größer", "kind", "twice", "half", "country"])
-    golden.change(lambda t: t.reorder_columns(["x"]), now)
+    golden.change(lambda t: t.alter_column("x", position=0), now)
     now = now.drop_columns(["größer", "half"])
     golden.change(lambda t: t.drop_columns(["größer", "half"]), now)
     wider = pa.table({"number": [1 << 40], "x": [0.1], "extra": ["new"]})
@@ -331,7 +331,7 @@ def changed_tables(golden: Golden) -> None:
     golden.change(several, now)
 
     def feed(t: Any) -> None:
-        with t.appender() as fed:
+        with t.transaction() as tx, tx.appender() as fed:
             fed["kind"].append(["odd", "even"])
             fed["n"].append([9])
             fed["word"].append([None, "row 10"])

@@ -17,7 +17,7 @@ import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.files import LocalFile
 from blztable.storage.held import HeldLock, Holder
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file import store as one_file
 from blztable.storage.one_file.identity import Identity
 from blztable.storage.one_file.store import OneFileStore
@@ -141,7 +141,7 @@ def test_beginning_to_write_fails_after_the_file_was_locked(path, monkeypatch, e
 @pytest.mark.parametrize("kind", ["one file", "memory"])
 @pytest.mark.parametrize("step", [(HeldLock, "__init__"), (Holder, "take"), (Holder, "admits")])
 def test_an_alarm_while_a_lock_is_taken_leaves_those_of_others(path, monkeypatch, kind, step):
-    store = one_file.at(path) if kind == "one file" else MemoryStore()
+    store = one_file.at(path) if kind == "one file" else RamStore()
     if kind == "memory":
         blz.to_blz(ROWS, store)
     plain = getattr(*step)
@@ -241,7 +241,7 @@ def forked(work):
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("kind", ["one file", "memory"])
 def test_a_child_closes_and_collects_tables_though_a_thread_of_the_parent_was_writing(path, kind):
-    place = path if kind == "one file" else MemoryStore()
+    place = path if kind == "one file" else RamStore()
     if kind == "memory":
         blz.to_blz(ROWS, place)
     readers = [blz.open(place) for _ in range(3)]
@@ -262,7 +262,7 @@ def test_a_child_closes_and_collects_tables_though_a_thread_of_the_parent_was_wr
         del readers[:]
         gc.collect()
         with blz.open(place) as table:
-            assert table.nrows == 1
+            assert len(table) == 1
 
     try:
         assert forked(work)
@@ -325,7 +325,8 @@ tx.__enter__()
 tx.append({"n": [2] * 1000})
 """,
     "an appender": """
-appender = blz.open(sys.argv[1], "a").appender()
+tx = blz.open(sys.argv[1], "a").transaction()
+appender = tx.__enter__().appender()
 appender.__enter__()["n"].append([2] * 1000)
 """,
     "a reader": """

@@ -352,9 +352,9 @@ def test_a_packed_file_that_is_cut_gives_back_its_whole_row_groups(tmp_path, enc
         assert done.version is None
         assert done.lost == (f"the rows from {done.rows} on, which were never finished",)
         with blz.open(path) as table:
-            pd.testing.assert_frame_equal(table.to_pandas(), rows.head(table.nrows))
+            pd.testing.assert_frame_equal(table.to_pandas(), rows.head(len(table)))
             assert table.verify().is_intact
-            found.append(table.nrows)
+            found.append(len(table))
     assert len(set(found)) > 3
     with pytest.raises(blz.CorruptError, match="never finished, and no row group of it is whole"):
         blz.open(file.getvalue()[: len(cut)])
@@ -366,7 +366,7 @@ def test_a_file_that_is_cut_is_told_to_be_unfinished(data, tmp_path):
         blz.read_blz(cut)
     blz.copy(cut, tmp_path / "t.blz", on_corrupt="skip")
     with blz.open(tmp_path / "t.blz", "a") as table:
-        rows = table.nrows
+        rows = len(table)
         assert 0 < rows < 100
         assert table.verify().is_intact
         table.append(FRAME[rows:])

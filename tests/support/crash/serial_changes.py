@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import blztable as blz
 from blztable.engine.change import rows as row_changes
 from blztable.errors import BlzError
+from support.moved_first import moved_first
 
 # The rows of a version; a change: its name and its arguments; a change that was acknowledged: the
 # version that the handle showed before, the change, and the version that it made.
@@ -16,7 +17,7 @@ Change = tuple
 Done = tuple[int, Change, int]
 ROWS = ["append", "delete", "update", "upsert", "replace", "transaction", "deduplicate"]
 COLUMNS = ["add_column", "drop_column", "rename", "alter"]
-VERBS = [*ROWS * 4, *COLUMNS * 2, "append", "truncate", "resize", "restore", "write", "attrs"]
+VERBS = [*ROWS * 4, *COLUMNS * 2, "append", "resize", "restore", "write", "attrs"]
 # These keep all rows, and may make a version of their own that is not told.
 KEEPING = ["compact", "sort", "reorder", "tag", "untag", "retention", "row groups", "repair"]
 # More keys than there are in the table: a change that finds nothing must be right as well.
@@ -41,7 +42,7 @@ def drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable) -> Change:
 
 
 def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, key: int) -> Change:
-    more = [*(name for name in t.column_names if name not in ("id", "key", "n")), "none"]
+    more = [*(name for name in t.columns if name not in ("id", "key", "n")), "none"]
     match verb:
         case "append" | "write":
             return verb, [(next(ids), draw.choice(KEYS)) for _ in range(draw.randint(1, 3))]
@@ -59,8 +60,8 @@ def _drawn(draw: random.Random, ids: Iterator[int], t: blz.CTable, verb: str, ke
             return verb, draw.choice(more), f"c{next(ids)}"
         case "alter":
             return verb, draw.choice(more), draw.choice(["double", "int64"])
-        case "truncate" | "resize":
-            return verb, max(0, t.nrows + draw.randint(-2, 1))
+        case "resize":
+            return verb, max(0, len(t) + draw.randint(-2, 1))
         case "restore":
             return verb, draw.choice([one.number for one in t.versions()])
     return verb, key
@@ -79,7 +80,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             return t.upsert({"key": keys, "n": [n] * len(keys)}, on="key")
         case "replace", key, ids:
             new = named([(one, key) for one in ids])
-            return t.replace_where(new, [("key", "==", key)])
+            return t.append(new, replace_where=[("key", "==", key)])
         case "transaction", changes:
             with t.transaction() as tx:
                 for one in changes:
@@ -87,8 +88,6 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             return tx.changed
         case "deduplicate", _:
             return t.deduplicate("key", order_by="id")
-        case "truncate", n:
-            return t.truncate(n)
         case "resize", n:
             return t.resize(n)
         case "add_column", name:
@@ -103,7 +102,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
             t.attrs["key"] = key
             return blz.Changed(version=t.version)
         case "restore", number:
-            return blz.Changed(version=t.restore(number))
+            return t.restore(number)
         case "write", rows:
             # The attribute tells which version this is.
             attrs = {"written": rows[0][0]}
@@ -119,7 +118,7 @@ def perform(t: blz.CTable | blz.Transaction, change: Change) -> blz.Changed:
         case "sort", _:
             return t.compact(sort_by="n")
         case "reorder", name:
-            return t.reorder_columns([name])
+            return moved_first(t, [name])
         case "tag", key:
             t.tags[f"tag {key}"] = t.version
         case "untag", key:

@@ -195,7 +195,7 @@ def moving(pipe: Connection, path: Path, seconds: float) -> None:
                         tx.delete(pc.field("number") < count - draw.randrange(5, 50))
                     case 4:
                         tx.compact(sort_by=[("balance", "ascending")])
-                tx.attrs["rows"] = tx.nrows
+                tx.attrs["rows"] = len(tx)
                 tx.attrs["count"] = count
             if draw.random() < 0.1:
                 table.vacuum(keep=1)
@@ -240,7 +240,7 @@ def limited(pipe: Connection, path: Path, limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         error = refusal(lambda: table.append(noise(1, limit), commit_id="noise"))
         pipe.send(error and error.errno)
-        pipe.send((unnamed(path), table.nrows, blz.read_table(path).equals(noise(0, 10))))
+        pipe.send((unnamed(path), len(table), blz.read_table(path).equals(noise(0, 10))))
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         table.append(noise(1, limit), commit_id="noise")
     both = pa.concat_tables([noise(0, 10), noise(1, limit)])
@@ -269,7 +269,7 @@ def filling(directory: Path) -> None:
                 os.truncate(filler, filler.stat().st_size // 2)
         for change in (
             lambda: table.update({"n": 1}, where=pc.field("n") != 1),
-            lambda: table.add_column("x", noise(0, table.nrows)["n"]),
+            lambda: table.add_column("x", noise(0, len(table))["n"]),
             lambda: table.compact(sort_by="n"),
         ):
             error = refusal(change)

@@ -177,7 +177,7 @@ def looked_at(random: Random, path: Path) -> None:
         for value in table.defaults.values():
             value.validate(full=True)
         table.describe()
-        assert sum(one.stop - one.start for one in table.row_groups) == table.nrows
+        assert sum(one.stop - one.start for one in table.row_groups) == len(table)
         str(table.verify())
 
 
@@ -197,7 +197,7 @@ def skipped(random: Random, path: Path) -> None:
 
 def converted(random: Random, path: Path) -> None:
     with blz.open(path) as table:
-        if table.nrows > tables.MANY_ROWS:
+        if len(table) > tables.MANY_ROWS:
             return
     target = path.parent / "new.blz"
     blz.copy(path, target)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.storage.one_file import records
 from blztable.storage.one_file.records import Foot, crc32
 from support import tamper
@@ -29,7 +29,7 @@ NAMES += tuple(tables.FRAMES)
 FRONT = records.new_front("0" * records.ID_DIGITS)
 
 
-def seeds(only: str = "") -> dict[str, MemoryStore]:
+def seeds(only: str = "") -> dict[str, RamStore]:
     """Return tables, which become files when a case takes them."""
     return {name: store for name, store in tables.seeds(only).items() if name.startswith(NAMES)}
 
@@ -100,7 +100,7 @@ def index_of(names: dict[bytes, tuple[int, int]]) -> list[Any]:
     return [{"prefix": list(below), "line": "true", "bytes": sizes}, *lines]
 
 
-def commits_of(store: MemoryStore) -> list[Commit]:
+def commits_of(store: RamStore) -> list[Commit]:
     """Return a commit for each version; the first has all parts."""
     values = {key: one.data for key, one in store._entries.items() if one.data is not None}
     parts = {key: value for key, value in values.items() if key.startswith("data/")}
@@ -120,7 +120,7 @@ def file_of(commits: list[Commit], front: bytes = FRONT) -> bytes:
     return data
 
 
-def mutated(random: Random, seeds: dict[str, MemoryStore]) -> tuple[bytes, list[str]]:
+def mutated(random: Random, seeds: dict[str, RamStore]) -> tuple[bytes, list[str]]:
     """Return a file with lies behind right checksums, or with damage."""
     if random.random() < 0.3:
         store, done = tables.mutated(random, seeds)

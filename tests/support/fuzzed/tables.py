@@ -24,7 +24,7 @@ from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
 from blztable.format.line import Statistics
 from blztable.format.superchunk import unpack
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.table.batches import Batches
 from support import arrow_strategies as types
 from support import nested_arrays, samples, tamper
@@ -58,7 +58,7 @@ KINDS += ["per_item"]
 
 
 @functools.cache
-def seeds(only: str = "") -> dict[str, MemoryStore]:
+def seeds(only: str = "") -> dict[str, RamStore]:
     """Return tables of one column of every type, and some tables of several columns.
 
     With `only`, those whose names begin with it.
@@ -117,7 +117,7 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
     for name, write in writers.items():
         if not name.startswith(only):
             continue
-        stores[name] = store = MemoryStore(name.replace("/", "-"))
+        stores[name] = store = RamStore(name.replace("/", "-"))
         write(store)
         for version in range(1, 4 if name == "versions" else 2):
             with tamper.editing(store, version) as table:
@@ -128,20 +128,20 @@ def seeds(only: str = "") -> dict[str, MemoryStore]:
     return stores
 
 
-def with_deletions(write: Callable[[MemoryStore], object], store: MemoryStore) -> None:
+def with_deletions(write: Callable[[RamStore], object], store: RamStore) -> None:
     """Write a table, and delete every 20th row; the result has only this version."""
-    source = MemoryStore()
+    source = RamStore()
     write(source)
     with blz.open(source, "a") as t:
-        t.add_column("place", np.arange(t.nrows))
+        t.add_column("place", np.arange(len(t)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(row_changes, "LEAST_SHARE", 1)
-            t.delete(pc.field("place").isin(range(3, t.nrows, 20)))
+            t.delete(pc.field("place").isin(range(3, len(t), 20)))
         assert t.versions()[-1].deleted_rows
     blz.copy(source, store, layout="file")
 
 
-def save(store: MemoryStore, path: Path) -> None:
+def save(store: RamStore, path: Path) -> None:
     """Save the table as a directory."""
     for key, entry in store._entries.items():
         if entry.data is not None:
@@ -149,9 +149,9 @@ def save(store: MemoryStore, path: Path) -> None:
             (path / "t.blz" / key).write_bytes(entry.data)
 
 
-def copied(store: MemoryStore) -> MemoryStore:
+def copied(store: RamStore) -> RamStore:
     """Return a store with the same values, which never change."""
-    result = MemoryStore(store.name)
+    result = RamStore(store.name)
     result._entries = dict(store._entries)
     return result
 
@@ -159,7 +159,7 @@ def copied(store: MemoryStore) -> MemoryStore:
 # Mutations: each edits a table and returns a description.
 
 
-def mutated(random: Random, stores: dict[str, MemoryStore]) -> tuple[MemoryStore, list[str]]:
+def mutated(random: Random, stores: dict[str, RamStore]) -> tuple[RamStore, list[str]]:
     """Return one of the tables with one to three mutations, behind valid checksums."""
     frames = [name for name in FRAMES if name in stores]
     name = random.choice(frames if frames and random.random() < 0.4 else sorted(stores))
@@ -504,7 +504,7 @@ OF_MANIFESTS: list[Callable[[Random, tamper.Table], str]] = [
 ]
 
 
-def read_all(random: Random, store: MemoryStore) -> str:
+def read_all(random: Random, store: RamStore) -> str:
     """Read in every way; return the outcome, or an unexpected exception."""
     outcomes = {outcome(lambda: whole(store)), outcome(lambda: pandas(random, store))}
     readings = [rows_of, streamed, looked_at, statistics, written, columns_of]
@@ -522,7 +522,7 @@ def outcome(read: Callable[[], None]) -> str:
     return "read"
 
 
-def whole(store: MemoryStore) -> None:
+def whole(store: RamStore) -> None:
     """Read everything: numbers in bundles together, as most reads do, and one by one."""
     try:
         table = blz.read_table(store)
@@ -552,12 +552,12 @@ def reading_together(least: int) -> Iterator[None]:
         alike.LEAST_COLUMNS = usual
 
 
-def pandas(random: Random, store: MemoryStore) -> None:
+def pandas(random: Random, store: RamStore) -> None:
     backend = random.choice(
         [{}, {}, {"dtype_backend": random.choice(["pyarrow", "numpy_nullable"])}]
     )
     with blz.open(store) as table:
-        if MANY_ROWS < table.nrows < 1 << 40:
+        if MANY_ROWS < len(table) < 1 << 40:
             return
     frame = blz.read_blz(store, **backend)
     if len(frame) <= SMALL_ROWS:
@@ -572,39 +572,39 @@ def pandas(random: Random, store: MemoryStore) -> None:
             len(frame.index.unique())
 
 
-def rows_of(random: Random, store: MemoryStore) -> None:
+def rows_of(random: Random, store: RamStore) -> None:
     with blz.open(store) as table:
         sound(table.head(random.choice([0, 1, 9])))
-        for name in table.column_names:
-            if table.column_names.count(name) == 1:
+        for name in table.columns:
+            if table.columns.count(name) == 1:
                 column = table[name]
-                start, stop = sorted(random.randrange(max(table.nrows, 1)) for _ in range(2))
+                start, stop = sorted(random.randrange(max(len(table), 1)) for _ in range(2))
                 if stop - start <= SMALL_ROWS:
                     sound(pa.table({"x": column[start:stop]}))
-                if 0 < table.nrows <= SMALL_ROWS:
+                if 0 < len(table) <= SMALL_ROWS:
                     with contextlib.suppress(ValueError, ArithmeticError):
-                        column[random.randrange(table.nrows)]
+                        column[random.randrange(len(table))]
                     outcome(column.to_numpy)
                     column.to_pandas()
 
 
-def columns_of(random: Random, store: MemoryStore) -> None:
+def columns_of(random: Random, store: RamStore) -> None:
     with blz.open(store) as table:
-        names = [random.choice(table.column_names) for _ in range(2 if table.column_names else 0)]
+        names = [random.choice(table.columns) for _ in range(2 if table.columns else 0)]
         sound(table.to_arrow(names))
-        if not MANY_ROWS < table.nrows < 1 << 40:
+        if not MANY_ROWS < len(table) < 1 << 40:
             table.to_pandas(names)
 
 
-def filtered(random: Random, store: MemoryStore) -> None:
+def filtered(random: Random, store: RamStore) -> None:
     """Filter by a value that the table has, on codes too."""
     codes.ROWS_PER_VALUE = 1 / 1000
     with blz.open(store) as table:
-        if not table.column_names or not 0 < table.nrows <= SMALL_ROWS:
+        if not table.columns or not 0 < len(table) <= SMALL_ROWS:
             return
-        name = random.choice(table.column_names)
-        row = random.randrange(table.nrows)
-        if table.column_names.count(name) > 1:
+        name = random.choice(table.columns)
+        row = random.randrange(len(table))
+        if table.columns.count(name) > 1:
             return
         value = table[name].to_arrow()[row]
         field = pc.field(name)
@@ -612,12 +612,12 @@ def filtered(random: Random, store: MemoryStore) -> None:
             outcome(lambda condition=condition: sound(table.to_arrow(filters=condition)))
 
 
-def picked(random: Random, store: MemoryStore) -> None:
+def picked(random: Random, store: RamStore) -> None:
     """Take single rows, which must be those of a whole read."""
     with blz.open(store) as table:
-        if not 0 < table.nrows <= SMALL_ROWS:
+        if not 0 < len(table) <= SMALL_ROWS:
             return
-        rows = [random.randrange(table.nrows) for _ in range(random.choice([1, 3, 9]))]
+        rows = [random.randrange(len(table)) for _ in range(random.choice([1, 3, 9]))]
         found = table.take(rows)
         sound(found)
         try:
@@ -629,7 +629,7 @@ def picked(random: Random, store: MemoryStore) -> None:
             assert same_table(found, expected), "rows differ from those of a whole read"
 
 
-def as_dictionaries(random: Random, store: MemoryStore) -> None:
+def as_dictionaries(random: Random, store: RamStore) -> None:
     with blz.open(store) as table:
         names = [
             field.name for field in table.schema if is_text(field.type) or is_binary(field.type)
@@ -637,29 +637,29 @@ def as_dictionaries(random: Random, store: MemoryStore) -> None:
         sound(table.to_arrow(dictionaries=names))
 
 
-def streamed(random: Random, store: MemoryStore) -> None:
+def streamed(random: Random, store: RamStore) -> None:
     """Read by batches; the other side of the interface only gets the error message."""
     with blz.open(store) as table:
-        positions = range(len(table.column_names))
+        positions = range(len(table.columns))
         for batch in Batches(table._snapshot, positions):
             sound(pa.table(batch))
         sound(pa.table(table))
 
 
-def looked_at(random: Random, store: MemoryStore) -> None:
+def looked_at(random: Random, store: RamStore) -> None:
     with blz.open(store) as table:
         repr(table)
         assert isinstance(dict(table.attrs), dict)
-        _ = (table.nbytes, table.cbytes, table.version, table.nrows, table.schema)
+        _ = (table.nbytes, table.cbytes, table.version, len(table), table.schema)
         _ = table.row_groups
-        for name in set(table.column_names):
-            if table.column_names.count(name) == 1:
+        for name in set(table.columns):
+            if table.columns.count(name) == 1:
                 repr(table[name])
         for version in range(1, table.version):
             blz.read_table(store, version=version)
 
 
-def statistics(random: Random, store: MemoryStore) -> None:
+def statistics(random: Random, store: RamStore) -> None:
     version, pinned = pin(store)
     with pinned:
         for index in range(len(version.head.columns.paths)):
@@ -678,7 +678,7 @@ def statistics(random: Random, store: MemoryStore) -> None:
                         Statistics.decode(layer.decode(), min(pages, 1 << 24))
 
 
-def written(random: Random, store: MemoryStore) -> None:
+def written(random: Random, store: RamStore) -> None:
     """Write to a table from an attacker."""
     store = copied(store)
     with warnings.catch_warnings():

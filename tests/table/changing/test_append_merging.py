@@ -13,7 +13,7 @@ import pytest
 import blztable as blz
 from blztable.errors import StorageError
 from blztable.format import layout
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.bit_equality import same
 from support.options import arguments
 from support.stores import Hooked, tree
@@ -56,7 +56,7 @@ def noise(n):
 
 
 def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
-    store = Counted(MemoryStore())
+    store = Counted(RamStore())
     blz.create(store, SCHEMA, durability="process").close()
     first = 0
     with opened(store) as table:
@@ -85,7 +85,7 @@ EIGHTH = {"n": [7], "text": ["7"]}
 
 
 def test_a_merge_is_a_commit_of_its_own():
-    store = MemoryStore()
+    store = RamStore()
     eighth_append(store)
     with opened(store) as table:
         assert table.append(EIGHTH).version == 9
@@ -98,7 +98,7 @@ def test_a_merge_is_a_commit_of_its_own():
 
 
 def test_a_merge_that_lost_is_dropped_without_a_word_or_a_file():
-    store = MemoryStore()
+    store = RamStore()
     eighth_append(store)
     left, base, place = set(), set(), []
 
@@ -131,7 +131,7 @@ def test_a_merge_that_lost_is_dropped_without_a_word_or_a_file():
 
 @pytest.mark.parametrize("call", ["put_new", "publish", "open"])
 def test_a_merge_that_fails_is_a_warning_and_the_append_stays(call):
-    store = MemoryStore()
+    store = RamStore()
     eighth_append(store)
     is_committed = []
 
@@ -161,7 +161,7 @@ def test_a_merge_that_fails_is_a_warning_and_the_append_stays(call):
 
 
 def test_merges_respect_the_rows_of_a_row_group():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, SCHEMA, storage=blz.Storage(row_group_rows=20), durability="process").close()
     with opened(store) as table:
         for n in range(100):
@@ -173,7 +173,7 @@ def test_merges_respect_the_rows_of_a_row_group():
 
 
 def test_what_has_a_commit_id_is_known_by_it_after_the_merge():
-    store = MemoryStore()
+    store = RamStore()
     eighth_append(store)
     with opened(store) as table:
         table.append(EIGHTH, commit_id="eighth")
@@ -183,7 +183,7 @@ def test_what_has_a_commit_id_is_known_by_it_after_the_merge():
 
 
 def test_a_transaction_of_many_appends_is_merged_as_well():
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, SCHEMA, durability="process").close()
     with opened(store) as table:
         with table.transaction() as tx:
@@ -208,7 +208,7 @@ def categories(n, type_=None):
 
 @pytest.mark.parametrize("index", [pa.int8(), pa.int32()], ids=str)
 def test_categories_that_differ_in_every_append_do_not_keep_it_from_being_cheap(index):
-    store = Counted(MemoryStore())
+    store = Counted(RamStore())
     type_ = pa.dictionary(index, pa.string())
     blz.create(store, {"c": type_}, durability="process").close()
     first = 0
@@ -255,7 +255,7 @@ def test_text_nulls_views_and_dictionaries_come_through_a_merge_as_they_are():
         )
         for row in rows
     ]
-    store = MemoryStore()
+    store = RamStore()
     blz.create(store, types, durability="process").close()
     with opened(store) as table:
         for part in parts:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.operations import meanwhile, opened
 from support.options import arguments
 
@@ -22,7 +22,7 @@ NAN = math.nan
 
 
 def table(data, **options) -> blz.CTable:
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store, **arguments(durability="process", **{"row_group_rows": 4} | options))
     return opened(store)
 
@@ -236,13 +236,13 @@ class TestUpsert:
         found = cells(t)
         pairs = zip(found["k"], found["s"], strict=True)
         assert dict(zip(pairs, found["n"], strict=True)) == expected
-        assert t.nrows == len(expected)
+        assert len(t) == len(expected)
 
 
 class TestReplaceWhere:
     def test_a_day_is_replaced_in_one_commit(self):
         t = table({"day": [1, 1, 2, 2, 3], "n": range(5)})
-        done = t.replace_where({"day": [2], "n": [9]}, [("day", "==", 2)])
+        done = t.append({"day": [2], "n": [9]}, replace_where=[("day", "==", 2)])
         assert done == blz.Changed(rows_appended=1, rows_deleted=2, version=2)
         assert t.versions()[-1].operation == "replace_where"
         assert cells(t) == {"day": [1, 1, 3, 2], "n": [0, 1, 4, 9]}
@@ -251,32 +251,32 @@ class TestReplaceWhere:
         t = table({"day": [1, 2], "n": [0, 1]})
         data = {"day": [2, None, 3, 2, 3, 2], "n": range(6)}
         with pytest.raises(ValueError, match=r"3 of 6 rows .* the first is row 1;"):
-            t.replace_where(data, [("day", "==", 2)])
+            t.append(data, replace_where=[("day", "==", 2)])
         assert (t.version, cells(t)["n"]) == (1, [0, 1])
         with t.transaction() as tx:
             tx.append({"day": [5], "n": [5]})
             with pytest.raises(ValueError, match="3 of 6"):
-                tx.replace_where(data, [("day", "==", 2)])
+                tx.append(data, replace_where=[("day", "==", 2)])
         assert cells(t)["n"] == [0, 1, 5]
 
     def test_the_condition_may_be_an_expression_of_fields(self):
         t = table({"at": [{"day": 1}, {"day": 2}], "n": [0, 1]})
-        t.replace_where({"at": [{"day": 2}], "n": [7]}, pc.field("at", "day") == 2)
+        t.append({"at": [{"day": 2}], "n": [7]}, replace_where=pc.field("at", "day") == 2)
         with pytest.raises(ValueError, match="1 of 1"):
-            t.replace_where({"at": [{"day": 2}], "n": [7]}, pc.field("at", "day") == 1)
+            t.append({"at": [{"day": 2}], "n": [7]}, replace_where=pc.field("at", "day") == 1)
         assert cells(t)["n"] == [0, 7]
 
     def test_no_rows_in_the_place_of_some_and_some_in_the_place_of_none(self):
         t = table({"day": [1, 2], "n": [0, 1]})
         none = pa.table({"day": pa.array([], "int64"), "n": pa.array([], "int64")})
-        assert t.replace_where(none, [("day", "==", 2)]).rows_deleted == 1
-        assert t.replace_where({"day": [3], "n": [3]}, [("day", "==", 3)]).rows_appended == 1
-        assert t.replace_where(none, [("day", "==", 4)]) == blz.Changed(version=3)
+        assert t.append(none, replace_where=[("day", "==", 2)]).rows_deleted == 1
+        assert t.append({"day": [3], "n": [3]}, replace_where=[("day", "==", 3)]).rows_appended == 1
+        assert t.append(none, replace_where=[("day", "==", 4)]) == blz.Changed(version=3)
 
     def test_a_stream_is_streamed(self):
         t = table({"day": [1, 2], "n": [0, 1]})
         parts = ({"day": [2], "n": [n]} for n in range(9))
-        assert t.replace_where(parts, [("day", "==", 2)]).rows_appended == 9
+        assert t.append(parts, replace_where=[("day", "==", 2)]).rows_appended == 9
 
     @pytest.mark.parametrize("there", [True, False])
     def test_two_jobs_that_replace_a_day_at_once_leave_it_once(self, there):
@@ -285,10 +285,10 @@ class TestReplaceWhere:
 
         def theirs():
             with opened(store) as other:
-                other.replace_where({"day": [2, 2], "n": [5, 6]}, [("day", "==", 2)])
+                other.append({"day": [2, 2], "n": [5, 6]}, replace_where=[("day", "==", 2)])
 
         with opened(meanwhile(store, theirs)) as mine:
-            done = mine.replace_where({"day": [2, 2], "n": [7, 8]}, [("day", "==", 2)])
+            done = mine.append({"day": [2, 2], "n": [7, 8]}, replace_where=[("day", "==", 2)])
         assert (done.rows_deleted, done.rows_appended, done.version) == (2, 2, 3)
         assert cells(opened(store))["n"] == [0, 7, 8] if there else [0, 1, 7, 8]
 
@@ -349,7 +349,9 @@ def test_all_of_them_in_one_transaction_and_what_it_did():
     with t.transaction() as tx:
         assert tx.deduplicate("id").rows_deleted == 1
         assert tx.upsert({"id": [2, 3], "n": [5, 6]}, on="id") == blz.Changed(1, 1)
-        assert tx.replace_where({"id": [9], "n": [9]}, [("id", ">", 2)]) == blz.Changed(1, 0, 1)
+        assert tx.append({"id": [9], "n": [9]}, replace_where=[("id", ">", 2)]) == blz.Changed(
+            1, 0, 1
+        )
         assert tx.changed == blz.Changed(2, 1, 2, 1)
     assert tx.changed == blz.Changed(2, 1, 2, 2)
     assert str(tx.changed) == "version 2: 2 rows appended, 1 row updated, 2 rows deleted"
@@ -362,12 +364,12 @@ def test_a_transaction_that_was_made_before_did_nothing():
         with t.transaction(commit_id="day") as tx:
             tx.upsert({"id": [1], "n": [5]}, on="id")
             tx.deduplicate("id")
-            tx.replace_where({"id": [2], "n": [np.int64(3)]}, [("id", "==", 2)])
+            tx.append({"id": [2], "n": [np.int64(3)]}, replace_where=[("id", "==", 2)])
     assert tx.changed == blz.Changed(version=2)
 
 
 def test_an_upsert_names_the_value_of_an_item_that_the_type_of_later_ones_does_not_hold():
-    with blz.create(MemoryStore(), {"k": "int8", "v": "int64"}) as t:
+    with blz.create(RamStore(), {"k": "int8", "v": "int64"}) as t:
         items = [pa.table({"k": [1], "v": [2**60 + 1]}), pa.table({"k": [2], "v": [0.5]})]
         with pytest.raises(blz.SchemaError, match=rf"'v'.* {2**60 + 1} does not fit double"):
             t.upsert(iter(items), on="k", evolve=True)

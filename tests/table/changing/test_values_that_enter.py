@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from support.options import arguments
 
 VERBS = ["append", "stream", "upsert", "update", "one value", "replace_where", "appender"]
@@ -35,9 +36,12 @@ def enter(verb, place, old, new, *, evolve=False, in_transaction=False, **option
             elif verb == "upsert":
                 to.upsert(second, on="k", evolve=evolve)
             elif verb == "replace_where":
-                to.replace_where(second, "k = 1", evolve=evolve)
+                to.append(second, replace_where="k = 1", evolve=evolve)
             elif verb == "appender":
-                with to.appender(evolve=evolve) as a:
+                with (
+                    nullcontext(to) if in_transaction else to.transaction() as tx,
+                    tx.appender(evolve=evolve) as a,
+                ):
                     a["k"].append([1])
                     a["v"].append(new)
             else:
@@ -84,7 +88,7 @@ def test_each_verb_takes_the_same_values_of_another_type(verb, form, old, new):
         new = [new] if isinstance(new, list) else pa.ListArray.from_arrays(ends, new)
     if form == "list" and verb == "one value":
         verb = "update"
-    found = enter(verb, MemoryStore(), old, new)
+    found = enter(verb, RamStore(), old, new)
     assert found.type == old.type
     assert found[1].equals(expected[0])
     assert found[0].equals(old[0])
@@ -110,12 +114,12 @@ def test_each_verb_takes_the_same_values_of_another_type(verb, form, old, new):
 def test_each_verb_refuses_what_would_change(verb, old, new, message):
     if verb == "stream" and not pa.types.is_temporal(old.type):
         # The first item decides less than a table does: the column becomes wider.
-        assert enter(verb, MemoryStore(), old, new)[1].as_py() in (0.1, [0.1], 1e39, 2**24 + 1)
+        assert enter(verb, RamStore(), old, new)[1].as_py() in (0.1, [0.1], 1e39, 2**24 + 1)
         return
     if verb == "one value" and isinstance(new[0], np.ndarray):
         verb = "update"
     with pytest.raises(blz.SchemaError, match=re.escape(message)):
-        enter(verb, MemoryStore(), old, new)
+        enter(verb, RamStore(), old, new)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -135,7 +139,7 @@ def test_nulls_without_a_type_take_any_values(verb, form, old, new, tmp_path):
     if verb == "one value" and pa.types.is_nested(new.type) and not pa.types.is_struct(new.type):
         new = pa.array([[[{"a": 1}]]]).flatten()
         verb = "update"
-    place = MemoryStore() if form in ("memory", "transaction") else tmp_path / "t.blz"
+    place = RamStore() if form in ("memory", "transaction") else tmp_path / "t.blz"
     options = {"layout": "file"} if form == "file" else {}
     found = enter(verb, place, old, new, in_transaction=form == "transaction", **options)
     assert found.to_pylist() == [*old.to_pylist(), *new.to_pylist()]
@@ -154,7 +158,7 @@ def test_nulls_without_a_type_take_any_values(verb, form, old, new, tmp_path):
     ids=str,
 )
 def test_evolve_widens_in_each_verb(verb, form, old, new, type_, tmp_path):
-    place = MemoryStore() if form in ("memory", "transaction") else tmp_path / "t.blz"
+    place = RamStore() if form in ("memory", "transaction") else tmp_path / "t.blz"
     options = {"layout": "file"} if form == "file" else {}
     options["in_transaction"] = form == "transaction"
     with pytest.raises(blz.SchemaError, match="evolve=True"):
@@ -165,12 +169,12 @@ def test_evolve_widens_in_each_verb(verb, form, old, new, type_, tmp_path):
 
 
 def test_evolve_adds_columns_in_each_verb():
-    blz.to_blz({"k": [1, 2]}, store := MemoryStore())
+    blz.to_blz({"k": [1, 2]}, store := RamStore())
     with blz.open(store, "a") as t:
         t.upsert({"k": [2, 3], "a": ["x", "y"]}, on="k", evolve=True)
-        t.replace_where({"k": [3], "b": [0.5]}, "k = 3", evolve=True)
+        t.append({"k": [3], "b": [0.5]}, replace_where="k = 3", evolve=True)
         t.update({"c": pc.field("k") * 2, "d": "z"}, where="k > 1", evolve=True)
-        with t.appender(evolve=True) as a:
+        with t.transaction() as tx, tx.appender(evolve=True) as a:
             for name, value in {"k": 4, "a": "w", "b": 1.5, "c": 8, "d": "v", "e": True}.items():
                 a[name].append([value])
         assert t.to_arrow().to_pydict() == {
@@ -181,16 +185,14 @@ def test_evolve_adds_columns_in_each_verb():
             "d": [None, "z", "z", "v"],
             "e": [None, None, None, True],
         }
-        for verb in (
-            lambda: t.update({"f": 1}),
-            lambda: t.appender().__enter__()["f"],
-        ):
-            with pytest.raises(blz.ColumnNotFoundError):
-                verb()
+        with pytest.raises(blz.ColumnNotFoundError):
+            t.update({"f": 1})
+        with pytest.raises(blz.ColumnNotFoundError), t.transaction() as tx, tx.appender() as a:
+            a["f"]
 
 
 def test_an_update_that_widens_computes_from_the_values_before():
-    blz.to_blz({"a": [7, 8]}, store := MemoryStore())
+    blz.to_blz({"a": [7, 8]}, store := RamStore())
     half = pc.if_else(pc.field("a") == 7, pc.divide(pc.field("a"), 2), 0.5)
     with blz.open(store, "a") as t:
         t.update({"a": half}, where=pc.divide(pc.field("a"), 2) > 2, evolve=True)
@@ -200,11 +202,11 @@ def test_an_update_that_widens_computes_from_the_values_before():
 @pytest.mark.parametrize("rows", [10, 1000])
 def test_an_appender_widens_the_rows_that_it_has_written(rows):
     blz.to_blz(
-        {"a": [1], "n": pa.nulls(1)}, store := MemoryStore(), storage=blz.Storage(row_group_rows=64)
+        {"a": [1], "n": pa.nulls(1)}, store := RamStore(), storage=blz.Storage(row_group_rows=64)
     )
     with blz.open(store, "a") as t:
         t.update({"a": 2})
-        with t.appender(evolve=True) as a:
+        with t.transaction() as tx, tx.appender(evolve=True) as a:
             for start in range(0, rows, 5):
                 a["a"].append(list(range(start, start + 5)))
                 a["n"].append([str(start)] * 5)
@@ -213,7 +215,7 @@ def test_an_appender_widens_the_rows_that_it_has_written(rows):
         assert t["a"][:].to_pylist() == [2.0, *map(float, range(rows)), 0.5]
         assert t["n"][:].to_pylist()[-1] == "x"
         assert t.verify()
-        with t.appender(evolve=True) as a:
+        with t.transaction() as tx, tx.appender(evolve=True) as a:
             a["a"].append([0.25])
             a["n"].append(["y"])
             a["new"].append([2**53 + 1])
@@ -224,12 +226,12 @@ def test_an_appender_widens_the_rows_that_it_has_written(rows):
 
 def test_a_filtered_frame_goes_into_a_default_index():
     frame = pd.DataFrame({"k": [1, 2, 3], "v": ["a", "b", "c"]})
-    blz.to_blz(frame, store := MemoryStore())
+    blz.to_blz(frame, store := RamStore())
     more = pd.DataFrame({"k": [2, 4, 5], "v": ["x", "y", "z"]}, index=[7, 9, 7])
     with blz.open(store, "a") as t:
         t.append(more[more.k > 4])
         t.upsert(more[more.k < 5], on="k")
-        t.replace_where(more[more.k == 5], "k = 5")
+        t.append(more[more.k == 5], replace_where="k = 5")
         found = t.to_pandas()
         assert found.index.equals(pd.RangeIndex(5))
         assert dict(zip(found.k, found.v, strict=True)) == {
@@ -290,17 +292,17 @@ def objects(*values):
 def test_text_that_is_no_utf8_is_named_with_what_helps(make, place):
     data = make(BAD)
     with pytest.raises(blz.SchemaError, match=place) as caught:
-        blz.to_blz(data, MemoryStore())
+        blz.to_blz(data, RamStore())
     message = str(caught.value)
     assert "lone surrogate" in message
     if ".str.encode" in message:
         return
     call = re.search(r"replace it, with (text\..*)$", message).group(1)
-    blz.to_blz(make(eval(call, {"text": BAD})), MemoryStore())
+    blz.to_blz(make(eval(call, {"text": BAD})), RamStore())
 
 
 def test_a_name_that_is_no_utf8_is_no_column():
-    blz.to_blz({"a": [1], "s": [{"f": 1}]}, store := MemoryStore())
+    blz.to_blz({"a": [1], "s": [{"f": 1}]}, store := RamStore())
     with blz.open(store, "a") as t:
         for verb in (
             lambda name: t.add_column(name, 1),
@@ -331,7 +333,7 @@ def test_a_name_that_is_no_utf8_is_no_column():
 )
 @pytest.mark.parametrize("form", ["memory", "directory", "file"])
 def test_a_condition_that_is_no_utf8_is_refused_in_words(condition, form, tmp_path):
-    store = MemoryStore() if form == "memory" else tmp_path / "t.blz"
+    store = RamStore() if form == "memory" else tmp_path / "t.blz"
     more = {} if form == "memory" else {"layout": form}
     blz.to_blz({"a": ["y"], "s": [{"f": 1}]}, store, **arguments(**more))
     with blz.open(store, "a") as t:
@@ -340,7 +342,7 @@ def test_a_condition_that_is_no_utf8_is_refused_in_words(condition, form, tmp_pa
             lambda: t.count(filters=condition),
             lambda: t.delete(condition),
             lambda: t.update({"a": "z"}, where=condition),
-            lambda: t.replace_where({"a": ["z"], "s": [{"f": 1}]}, condition),
+            lambda: t.append({"a": ["z"], "s": [{"f": 1}]}, replace_where=condition),
         ):
             with pytest.raises(blz.SchemaError, match=r"lone surrogate|not UTF-8"):
                 verb()
@@ -348,7 +350,7 @@ def test_a_condition_that_is_no_utf8_is_refused_in_words(condition, form, tmp_pa
 
 
 def test_names_that_are_no_utf8_name_no_tag_commit_or_metalayer():
-    blz.to_blz({"a": [1]}, store := MemoryStore())
+    blz.to_blz({"a": [1]}, store := RamStore())
     with blz.open(store, "a") as t:
         for verb in (
             lambda: t.tags.__setitem__(BAD, 1),
@@ -357,8 +359,8 @@ def test_names_that_are_no_utf8_name_no_tag_commit_or_metalayer():
             lambda: t.transaction(commit_id=BAD),
             lambda: t.vlmeta.__setitem__(BAD, b"x"),
             lambda: t.add_column("b", 1, storage=blz.Storage(meta={BAD: b"x"})),
-            lambda: blz.to_blz({"a": [1]}, MemoryStore(), commit_id=BAD),
-            lambda: blz.to_blz({"a": [1]}, MemoryStore(), storage=blz.Storage(meta={BAD: b"x"})),
+            lambda: blz.to_blz({"a": [1]}, RamStore(), commit_id=BAD),
+            lambda: blz.to_blz({"a": [1]}, RamStore(), storage=blz.Storage(meta={BAD: b"x"})),
         ):
             with pytest.raises(blz.SchemaError, match="lone surrogate"):
                 verb()
@@ -372,7 +374,7 @@ def test_a_type_that_is_too_deep_says_so_in_a_line():
     for _ in range(40):
         value, type_ = [value], pa.list_(type_)
     with pytest.raises(blz.SchemaError, match="nested deeper than 32 levels") as caught:
-        blz.to_blz({"deep": pa.array([value], type_)}, MemoryStore())
+        blz.to_blz({"deep": pa.array([value], type_)}, RamStore())
     assert len(str(caught.value)) < 400
 
 
@@ -420,17 +422,17 @@ def test_a_list_of_integers_and_fractions_is_refused_where_a_float_would_round(v
     if form == "rows":
         data = [{"k": key, "v": value} for key, value in zip(keys, values, strict=True)]
     with pytest.raises(blz.SchemaError, match="cannot be stored"):
-        blz.to_blz(data, MemoryStore())
+        blz.to_blz(data, RamStore())
     old = [[0.5]] if isinstance(values[0], list) else [0.5]
     old = [{"f": 0.5}] if isinstance(values[0], dict) else old
     for verb in (
         lambda t: t.append(data, evolve=True),
         lambda t: t.upsert(data, on="k", evolve=True),
-        lambda t: t.replace_where(data, "k >= 0", evolve=True),
+        lambda t: t.append(data, replace_where="k >= 0", evolve=True),
         lambda t: t.update({"v": list(values)}, where=f"k < {len(values)}", evolve=True),
         lambda t: t.add_column("new", list(values)),
     ):
-        blz.to_blz({"k": keys, "v": old * len(keys)}, store := MemoryStore())
+        blz.to_blz({"k": keys, "v": old * len(keys)}, store := RamStore())
         with blz.open(store, "a") as t:
             with pytest.raises(blz.SchemaError, match="cannot be stored"):
                 verb(t)
@@ -439,12 +441,12 @@ def test_a_list_of_integers_and_fractions_is_refused_where_a_float_would_round(v
 
 @pytest.mark.parametrize("values", [[2**60, 0.5], [2**63, 0.5], [1, 0.5], [LONG - 1, 0.5]])
 def test_integers_that_a_float_equals_go_beside_fractions(values):
-    blz.to_blz({"v": values}, store := MemoryStore())
+    blz.to_blz({"v": values}, store := RamStore())
     assert list(map(int, blz.read_table(store)["v"].to_pylist())) == [values[0], 0]
 
 
 def test_an_integer_beside_a_missing_value_keeps_its_digits():
-    blz.to_blz({"v": [LONG, np.nan]}, store := MemoryStore())
+    blz.to_blz({"v": [LONG, np.nan]}, store := RamStore())
     assert blz.read_table(store)["v"].to_pylist() == [LONG, None]
 
 
@@ -460,7 +462,7 @@ def test_an_integer_among_floats_of_python_is_not_rounded_to_a_narrow_float(wrap
         }
         return array.cast(narrow[array.type])
 
-    blz.to_blz({"v": column([0.5])}, store := MemoryStore())
+    blz.to_blz({"v": column([0.5])}, store := RamStore())
     with blz.open(store, "a") as t:
         with pytest.raises(blz.SchemaError, match="without loss"):
             t.append({"v": wrap([limit + 1, 0.5])})

@@ -18,7 +18,7 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 from blztable.table.batches import Batches
 from support.samples import array
 from support.stores import set_properties
@@ -369,7 +369,7 @@ def test_a_process_ends_that_leaves_a_scan_in_the_middle(tmp_path, abandon):
 
 
 def test_a_word_that_is_no_argument_is_told_and_not_taken_for_all_rows():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"n": range(9)}, store)
     d = blz.open(store).dataset()
     for call in (d.to_table, d.count_rows, d.scanner, d.to_batches):
