@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.write import bundles
 from blztable.storage import opening
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
@@ -192,7 +191,7 @@ def with_old_versions(tmp_path_factory):
     ],
 )
 def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
-    with_old_versions, tmp_path, monkeypatch, name, is_done
+    with_old_versions, tmp_path, tuned, monkeypatch, name, is_done
 ):
     # A new column needs a directory; a file of this size is not read in one call.
     noise = np.random.default_rng(0).integers(0, 1 << 62, 9_000)
@@ -201,7 +200,7 @@ def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
     module = fcntl if hasattr(fcntl, name) else os
     if name == "preadv":
         # Small bundles are read by another call.
-        monkeypatch.setattr(bundles, "BUNDLED_BYTES", 0)
+        tuned(bundled_bytes=0)
     if name == "fcntl":
         # Each created file gets a descriptor number that counts as a standard stream.
         above = max(map(int, os.listdir("/dev/fd"))) + 50

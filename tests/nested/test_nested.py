@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.arrow.nested.assemble import decoded, rebuilt, taken
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import nulls
 from blztable.columns.default import zero_of
-from blztable.engine.read import nested
 from blztable.storage.memory import MemoryStore
 from support.nested_arrays import ALL, TYPES, array_of, rows_of
 from support.options import arguments
@@ -275,8 +275,7 @@ def test_single_rows_of_structs_and_lists_of_one_size_are_those_of_the_array(
     array = array_of(type_, 60, seed)
     store = MemoryStore()
     blz.to_blz(pa.table({"k": range(60), "x": array}), store, **arguments(**layout))
-    with pytest.MonkeyPatch.context() as patch, blz.open(store) as t:
-        patch.setattr(nested, "FEW", few)
+    with tuning.tuned(rows_per_list=few), blz.open(store) as t:
         found = t.take(rows, ["x", "k"])
         found.validate(full=True)
         assert found["k"].to_pylist() == rows

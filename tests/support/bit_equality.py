@@ -17,7 +17,31 @@ Column = pa.Array | pa.ChunkedArray
 
 def same(left: Column, right: Column) -> bool:
     """True if type and every row agree; dictionaries are compared by their values."""
-    return left.type == right.type and bits(left) == bits(right)
+    return left.type == right.type and (_is_same_memory(left, right) or bits(left) == bits(right))
+
+
+def _is_same_memory(left: Column, right: Column) -> bool:
+    """True if all buffers agree, and so every row; False says nothing."""
+    left, right = _whole(left), _whole(right)
+    if pa.types.is_struct(left.type):
+        fields = range(left.type.num_fields)
+        return (
+            len(left) == len(right)
+            and left.null_count == right.null_count == 0
+            and all(_is_same_memory(left.field(n), right.field(n)) for n in fields)
+        )
+    if pa.types.is_nested(left.type) or isinstance(left.type, pa.BaseExtensionType):
+        return False
+    if pa.types.is_dictionary(left.type) or pa.types.is_run_end_encoded(left.type):
+        return False
+    return (len(left), left.offset) == (len(right), right.offset) and all(
+        one is other or (one is not None and other is not None and one.equals(other))
+        for one, other in zip(left.buffers(), right.buffers(), strict=True)
+    )
+
+
+def _whole(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def same_table(left: pa.Table, right: pa.Table) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blztable import tuning
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.sinks import Memory, Sink
@@ -48,8 +49,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, requests, ru
         for number, (begin, end) in enumerate(pairwise(begins))
         if any(one.low < end and begin < one.high for one in requests)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "RUN_BYTES", run_bytes)
+    with tuning.tuned(run_bytes=run_bytes):
         found = list(runs(SimpleNamespace(bundle=None), stream_of(requests), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
@@ -102,9 +102,9 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
 
         patch.setattr(reading, name, decompress)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "RUN_BYTES", run_bytes)
-        patch.setattr(reading, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
+    task_bytes = data.draw(st.sampled_from([1, 1000]))
+    small = tuning.tuned(run_bytes=run_bytes, read_task_bytes=task_bytes)
+    with pytest.MonkeyPatch.context() as patch, small:
         watch("decompress_into")
         watch("decompress_blocks")
         tasks = list(joined(runs(opened, opened.streams[VALUES], requests)))
@@ -131,8 +131,8 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
         one.decode()
 
 
-def test_small_runs_are_one_task_and_large_ones_their_own(opened, monkeypatch):
-    monkeypatch.setattr(reading, "TASK_BYTES", 80)
+def test_small_runs_are_one_task_and_large_ones_their_own(opened, tuned):
+    tuned(read_task_bytes=80)
     requests = [ByteRequest(at, at + 1, Sink()) for at in (0, 100, 200, 300, 390)]
     found = list(runs(opened, opened.streams[VALUES], requests))
     assert [one.nbytes for one in found] == [40] * 5
