@@ -494,7 +494,7 @@ def is_kept(text: str, value) -> bool:
     return value == datetime.fromisoformat(text)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=COLUMN, block=BLOCKS)
 @example(values=[LONG, Decimal("0.5")], block=48)
 @example(values=[2**63, -1], block=48)
@@ -510,7 +510,7 @@ def test_any_csv_of_integers_decimals_and_dates_comes_back_to_the_digit(place, v
         assert value is None if not text else is_kept(text, value)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=COLUMN, block=BLOCKS, depth=st.integers(0, 2))
 @example(values=[LONG, Decimal("0.5")], block=48, depth=1)
 @example(values=[Decimal("0.0"), 191221596854237155290703727658119725056], block=48, depth=0)

@@ -83,9 +83,16 @@ def entries(path: Path) -> set[str]:
     return {found.relative_to(path).as_posix() for found in path.rglob("*")} - mirrors
 
 
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("is_there", [False, True], ids=["creation", "replacement"])
+@pytest.mark.parametrize(
+    ("is_there", "number", "for_ever"),
+    [
+        pytest.param(False, errno.ENOSPC, False, id="creation, once"),
+        pytest.param(False, errno.EIO, True, id="creation, for ever"),
+        pytest.param(True, errno.ENOSPC, True, id="replacement, for ever"),
+        pytest.param(True, errno.EDQUOT, False, id="replacement, a quota once"),
+        pytest.param(True, errno.EIO, False, id="replacement, an error once"),
+    ],
+)
 def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
     tmp_path, is_there, number, for_ever
 ):

@@ -60,7 +60,7 @@ def chunks(intact):
     return found
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(list(LINES)), st.integers(0, ROWS - 1)),

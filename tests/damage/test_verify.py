@@ -30,7 +30,7 @@ from support.stores import Hooked, write
 pytestmark = pytest.mark.usefixtures("own_files")
 
 quick = settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("own_files")
 
 SECONDS = 10
 quick = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -143,7 +143,7 @@ def test_items_of_any_kind_are_rows_of_one_table(cuts, rows, data):
     assert same_table(blz.read_table(store), WHOLE)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=12)
 @given(frames(rows_max=30), CUTS, ROWS)
 def test_any_frame_comes_back_however_it_was_cut(frame, cuts, rows):
     # The type of objects is found by looking at all of them.

@@ -53,7 +53,7 @@ def test_rows_by_index_are_those_rows(type_, rows, seed, indices):
     assert rows_of(found) == repr([array[index].as_py() for index in indices])
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(TYPES, st.integers(0, 80), SEEDS, st.sampled_from(LAYOUTS), st.data())
 def test_a_table_reads_slices_takes_filters_and_verifies(type_, rows, seed, layout, data):
     array = array_of(type_, rows, seed)
@@ -84,7 +84,7 @@ def test_nulls_of_any_type_are_valid(type_, rows):
 
 
 # Statistics are those of the root; rows of unions and runs are null where a child says so.
-@settings(max_examples=15)
+@settings(max_examples=7)
 @given(TYPES, SEEDS, st.sampled_from(LAYOUTS))
 def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
     array = array_of(type_, 60, seed)
@@ -105,7 +105,7 @@ def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
         assert rows_of(found["x"]) == repr([array[row].as_py() for row in sorted(wanted)])
 
 
-@settings(max_examples=15)
+@settings(max_examples=7)
 @given(TYPES, SEEDS, st.sampled_from(LAYOUTS), st.lists(st.sampled_from("audcmr"), max_size=6))
 def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):
     rows = 30
@@ -252,7 +252,7 @@ def test_runs_that_pandas_cannot_hold_are_refused_by_name():
         blz.read_blz(store)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.recursive(
         st.sampled_from([pa.int16(), pa.float32(), pa.string(), pa.bool_(), pa.null()]),

@@ -13,7 +13,7 @@ from blztable.engine.change.compact import merge_after
 from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.memory import MemoryStore
-from support.stores import Hooked, once, tree
+from support.stores import Hooked, copied, once, tree
 from support.stores import files_named as named_by
 
 
@@ -372,9 +372,7 @@ def _base() -> MemoryStore:
 
 def base() -> MemoryStore:
     """Return a store with the table to start with; it is written once and copied."""
-    store = MemoryStore()
-    store._entries = {key: replace(entry) for key, entry in _base()._entries.items()}
-    return store
+    return copied(_base())
 
 
 def opened(store, **options):

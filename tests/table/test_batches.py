@@ -144,7 +144,7 @@ def unnamed(rows: int) -> pa.Table:
     return pa.table({"a": pa.nulls(rows)}).select([])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_the_batches_of_any_table_are_its_rows(data):
     table = data.draw(tables() | st.integers(0, 40).map(unnamed))

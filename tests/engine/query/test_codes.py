@@ -92,7 +92,7 @@ def check(data, names):
         assert sum(map(len, batches)) == len(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_a_filter_on_codes_is_the_filter_on_values(data):
     check(data, TABLE.column_names)

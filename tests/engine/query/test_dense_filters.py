@@ -71,7 +71,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", ["memory", "file", "transaction"])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     share=st.sampled_from(SHARES),
     kind=st.sampled_from(["anywhere", "together"]),

@@ -431,7 +431,7 @@ def test_a_quick_run_of_appends_removes_its_expired_versions_together(store):
         append(store, number)
         kept.append(len(versions.numbers(store)))
         assert_whole(store)
-    until_full = [*range(4, 3 + retention.RUN_VERSIONS)]
+    until_full = [*range(4, 3 + tuning.current.run_versions)]
     assert kept == ([*until_full, 3] * 3)[:20]
     touch(store, turn=1)
     assert versions.numbers(store) == [22, 23, 24]
