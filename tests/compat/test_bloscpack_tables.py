@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,11 @@ import pytest
 
 import blztable as blz
 from blztable.storage.files import LocalFile
+from golden.sets import unpacked
 from support.bit_equality import same_table
 from support.bloscpack_files import CHECKSUMS, file_of
 
-SAMPLES = Path(__file__).parents[1] / "golden" / "bloscpack"
+SAMPLES = unpacked("bloscpack")
 EXPECTED = json.loads((SAMPLES / "expected.json").read_text())
 STRUCTURED = [("a", "<i4"), ("b", "<f8"), ("text", "<U3")]
 
