@@ -70,6 +70,7 @@ PACKAGE = Path(next(iter(blztable.__path__)))
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
 )
 
 # Their examples damage a file in a directory.
