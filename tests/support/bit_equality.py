@@ -21,7 +21,9 @@ def same(left: Column, right: Column) -> bool:
 
 
 def _is_same_memory(left: Column, right: Column) -> bool:
-    """True if all buffers agree, and so every row; False says nothing."""
+    """True if all buffers of two columns of a type agree, and so every row; False says nothing."""
+    if not _has_plain_buffers(left.type):
+        return False
     left, right = _whole(left), _whole(right)
     if pa.types.is_struct(left.type):
         fields = range(left.type.num_fields)
@@ -30,13 +32,21 @@ def _is_same_memory(left: Column, right: Column) -> bool:
             and left.null_count == right.null_count == 0
             and all(_is_same_memory(left.field(n), right.field(n)) for n in fields)
         )
-    if pa.types.is_nested(left.type) or isinstance(left.type, pa.BaseExtensionType):
-        return False
-    if pa.types.is_dictionary(left.type) or pa.types.is_run_end_encoded(left.type):
-        return False
     return (len(left), left.offset) == (len(right), right.offset) and all(
         one is other or (one is not None and other is not None and one.equals(other))
         for one, other in zip(left.buffers(), right.buffers(), strict=True)
+    )
+
+
+def _has_plain_buffers(type_: pa.DataType) -> bool:
+    """True for numbers, times, text and bytes, and structs of these."""
+    if pa.types.is_struct(type_):
+        return all(_has_plain_buffers(field.type) for field in type_)
+    return pa.types.is_primitive(type_) or type_ in (
+        pa.string(),
+        pa.binary(),
+        pa.large_string(),
+        pa.large_binary(),
     )
 
 
