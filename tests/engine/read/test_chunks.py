@@ -24,9 +24,9 @@ from support.stores import write
 BYTES = 400
 
 
-def stream_of(requests):
+def stream_of(chunks):
     """Return the place of a stream that is cut in chunks of these sizes."""
-    return SimpleNamespace(info=SimpleNamespace(chunks=requests), has_chunks=True)
+    return SimpleNamespace(info=SimpleNamespace(chunks=chunks), has_chunks=True)
 
 
 @st.composite
@@ -41,16 +41,16 @@ def ranges(draw, total):
 @given(
     st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
 )
-def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, requests, run_bytes):
-    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(requests)))]
-    begins = np.cumsum([0, *requests]).tolist()
+def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
+    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(chunks)))]
+    begins = np.cumsum([0, *chunks]).tolist()
     needed = [
         number
         for number, (begin, end) in enumerate(pairwise(begins))
         if any(one.low < end and begin < one.high for one in requests)
     ]
     with tuning.tuned(run_bytes=run_bytes):
-        found = list(runs(SimpleNamespace(bundle=None), stream_of(requests), requests))
+        found = list(runs(SimpleNamespace(bundle=None), stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]
