@@ -15,12 +15,12 @@ from warnings import catch_warnings, simplefilter
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.api import open
 from blztable.compat.snapshot import OldVersion
 from blztable.compat.table import OldTable
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
-from blztable.engine.query import select
 from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
@@ -331,7 +331,7 @@ def _compare(
 ) -> None:
     """Raise CorruptError unless both tables have the same rows."""
     rows, start = len(source), 0
-    size = max(select.WINDOW_BYTES * max(rows, 1) // max(source.nbytes, 1), 1)
+    size = max(tuning.current.window_bytes * max(rows, 1) // max(source.nbytes, 1), 1)
     with catch_warnings(), source.to_batches(batch_rows=size, on_corrupt=on_corrupt) as batches:
         # The write has warned of damage.
         simplefilter("ignore", UserWarning)

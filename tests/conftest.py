@@ -8,22 +8,19 @@ or one test of a file whose other tests are slow.
 
 import gc
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from blztable.columns.encodings import choose, dictionary, values
-from blztable.engine.change import rows
-from blztable.engine.read import alike as read_alike
-from blztable.engine.version import retention
-from blztable.engine.write import bundles, parts
+from blztable import tuning
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
-# Half of the examples that hypothesis would make, so that all tests take minutes, and the same ones
+# A quarter of the examples that hypothesis would make, so that all tests take minutes, and the same
 # in each run, so that only a change makes a test fail. Storms draw others in each run, and so does
 # `--hypothesis-profile=thorough`: ten times as many, in tests that do not say how many.
-hypothesis.settings.register_profile("blztable", deadline=None, max_examples=50, derandomize=True)
+hypothesis.settings.register_profile("blztable", deadline=None, max_examples=25, derandomize=True)
 hypothesis.settings.register_profile("storm", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("blztable")
@@ -68,64 +65,58 @@ QUICK = (
 TESTS = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def own_files():
-    """Give each part a file of its own, as in a large row group, for tests that name files."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "BUNDLED_BYTES", 0)
-        yield
-
-
-@pytest.fixture(scope="module")
-def ten_copies():
-    """Keep ten versions of a table that is replaced, for tests that make versions that way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retention, "KEEP_REPLACED", retention.KEEP_VERSIONS)
-        yield
-
-
-@pytest.fixture(scope="class")
-def deletions():
-    """Name deleted rows however many they are, as in a large row group that loses a few."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "LEAST_SHARE", 1)
-        yield
-
-
 @pytest.fixture
-def own_files_here(monkeypatch):
-    """Do the same for a single test."""
-    monkeypatch.setattr(bundles, "BUNDLED_BYTES", 0)
+def tuned():
+    """Return a function that sets numbers of `blztable.tuning` until the test ends."""
+    with ExitStack() as stack:
+        yield lambda **numbers: stack.enter_context(tuning.tuned(**numbers))
 
 
-@pytest.fixture(scope="class")
-def bundled():
-    """Let the parts of a small row group share a file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "BUNDLED_BYTES", 64 << 10)
-        yield
+def _tuned(scope, doc, **numbers):
+    """Return a fixture that sets numbers of `blztable.tuning` for a module or class."""
+
+    def fixture():
+        with tuning.tuned(**numbers):
+            yield
+
+    fixture.__doc__ = doc
+    return pytest.fixture(fixture, scope=scope)
 
 
-@pytest.fixture(scope="class")
-def alike():
-    """Write and read columns of numbers in bundles together, however few they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "LEAST_ALIKE", 1)
-        patch.setattr(read_alike, "LEAST_COLUMNS", 1)
-        yield
-
-
-@pytest.fixture(scope="class")
-def encoded():
-    """Encode parts of a few rows as large ones are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "LEAST_BYTES", 1)
-        patch.setattr(choose, "LEAST_VALUES", 4)
-        patch.setattr(choose, "ROWS_PER_ODD", 2)
-        for module in (dictionary, values):
-            patch.setattr(module, "ROWS_PER_ITEM", 3)
-        patch.setattr(dictionary, "FEW_ITEMS", 4)
-        yield
+own_files = _tuned(
+    "module",
+    "Give each part a file of its own, as in a large row group, for tests that name files.",
+    bundled_bytes=0,
+)
+own_files_here = _tuned("function", "Do the same for a single test.", bundled_bytes=0)
+ten_copies = _tuned(
+    "module",
+    "Keep ten versions of a table that is replaced, for tests that make versions that way.",
+    keep_replaced=tuning.current.keep_versions,
+)
+deletions = _tuned(
+    "class",
+    "Name deleted rows however many they are, as in a large row group that loses a few.",
+    rows_per_deleted=1,
+)
+bundled = _tuned(
+    "class", "Let the parts of a small row group share a file.", bundled_bytes=64 << 10
+)
+alike = _tuned(
+    "class",
+    "Write and read columns of numbers in bundles together, however few they are.",
+    matrix_columns_written=1,
+    matrix_columns_read=1,
+)
+encoded = _tuned(
+    "class",
+    "Encode parts of a few rows as large ones are.",
+    encoded_bytes=1,
+    sampled_values=4,
+    rows_per_odd=2,
+    rows_per_item=3,
+    few_items=4,
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 
+from blztable import tuning
 from blztable.arrays.files.foreign import read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.own import Own
@@ -27,8 +28,6 @@ from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, Pipe
 from blztable.storage.store import KeyNotFound
 
 READ, APPEND, CREATE = "r", "a", "x"
-# A writer waits for readers, and a reader for a writer.
-LOCK_SECONDS = 5.0
 
 
 def open_for_reading(place: object) -> Opened:
@@ -128,7 +127,7 @@ def _local(path: str, mode: str) -> File:
     try:
         if mode == CREATE and not file.create():
             raise TableExistsError(f"{file.name} exists; an array never replaces a file")
-        file.lock(LOCK_SECONDS, shared=mode == READ)
+        file.lock(tuning.current.array_lock_seconds, shared=mode == READ)
         if file.look() is None or not file.is_there():
             raise ConflictError(f"{file.name} was replaced by another file; open it again")
     except KeyNotFound:

@@ -11,6 +11,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from blztable import tuning
 from blztable.arrays.files.chunks import Chunks
 from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box, shape_of
@@ -21,8 +22,6 @@ from blztable.errors import CorruptError
 
 # The remedy where the memory does not suffice.
 FEWER = "read fewer rows"
-# Small chunks are decompressed by one task together.
-TASK_BYTES = 1 << 18
 
 
 def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
@@ -61,7 +60,7 @@ def _run(calls: Iterable[Callable[[], None]], nbytes: int) -> None:
         for call in first:
             call()
         return
-    run(batches(chain(first, calls), TASK_BYTES // max(nbytes, 1)))
+    run(batches(chain(first, calls), tuning.current.read_task_bytes // max(nbytes, 1)))
 
 
 def read_chunk(chunks: Chunks, info: ArrayInfo, number: int) -> np.ndarray:

@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as parquet
 
+from blztable import tuning
 from blztable.cli import json_lines
 from blztable.cli.arguments import UsageError, column_names
 from blztable.cli.inference import Kind, Kinds
 from blztable.cli.type_names import csv_type
 
-BLOCK_BYTES = 8 << 20
 # Enough for the names of the columns, and a row.
 HEADER_BYTES = 64 << 10
 # So small a part of a block has nearly all kinds of values. If not, reading begins again early.
@@ -142,7 +142,7 @@ class Files:
         copy = self._copies[name] = tempfile.NamedTemporaryFile()  # noqa: SIM115
         with ExitStack() as stack:
             file = sys.stdin.buffer if name == "-" else stack.enter_context(open(name, "rb"))
-            shutil.copyfileobj(file, copy, BLOCK_BYTES)
+            shutil.copyfileobj(file, copy, tuning.current.block_bytes)
         copy.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -243,7 +243,7 @@ class Files:
         with reader:
             self._headers[name] = reader.schema.names
         try:
-            next(self._csv_rows(name, format, BLOCK_BYTES // SAMPLE))
+            next(self._csv_rows(name, format, tuning.current.block_bytes // SAMPLE))
         except ValueError:
             # A row may be larger.
             next(self._csv_rows(name, format))
@@ -316,7 +316,7 @@ class Files:
     ) -> pa_csv.CSVStreamingReader:
         read = pa_csv.ReadOptions(
             # One thread tells the row of an error, and is as fast: the writer has the others.
-            block_size=block_size or BLOCK_BYTES,
+            block_size=block_size or tuning.current.block_bytes,
             use_threads=False,
             encoding=self.encoding or "utf8",
             skip_rows=self.skip,
@@ -371,7 +371,7 @@ class Files:
         return self._error(f"column {column!r}, {place}: {text}")
 
     def _begin_ndjson(self, name: str) -> None:
-        next(self._ndjson_rows(name, BLOCK_BYTES // SAMPLE), None)
+        next(self._ndjson_rows(name, tuning.current.block_bytes // SAMPLE), None)
 
     def _ndjson(self, name: str, format: str) -> Iterator[pa.RecordBatch]:
         yield from self._unless_widened(self._ndjson_rows(name))
@@ -384,7 +384,7 @@ class Files:
 
         try:
             with self._open(name) as file:
-                for block in json_lines.blocks(file, block_size or BLOCK_BYTES):
+                for block in json_lines.blocks(file, block_size or tuning.current.block_bytes):
                     try:
                         batch = read(block)
                     except pa.ArrowInvalid:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.extensions import plain_schema
 from blztable.arrow.nested.nodes import Node
 from blztable.closing import Closing
@@ -28,7 +29,6 @@ from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import OldColumn, OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array, arrow_type
 from blztable.convert.objects.tagged import checked_attrs
-from blztable.engine.query import select
 from blztable.engine.query.expressions import text_of
 from blztable.engine.read import selection
 from blztable.engine.read.losses import is_damage
@@ -259,7 +259,7 @@ def _windows(stored: Iterable[StoredArray], start: int, stop: int) -> Iterator[t
     """Yield the first row of each window and the one after it."""
     arrays = list(stored)
     width, chunk = sum(map(row_bytes, arrays)), max((one.chunk_rows for one in arrays), default=1)
-    size = max(select.WINDOW_BYTES // max(width, 1), 1)
+    size = max(tuning.current.window_bytes // max(width, 1), 1)
     # A chunk that is cut is read by two select.
     size -= size % chunk if size >= chunk else 0
     while start < stop:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
+from blztable import tuning
 from blztable.errors import TableExistsError
 from blztable.storage import one_file
 from blztable.storage.files import File, MemoryFile, ObjectFile, PipeFile, can_seek, spooled
@@ -18,8 +19,6 @@ from blztable.storage.memory import MemoryStore
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")
-# The layout of a new table whose writer does not choose one.
-USUAL_LAYOUT = "directory"
 URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
 # Of a file object that cannot seek, up to this many bytes are copied to memory, more to a disk.
 SPOOLED_BYTES = 64 << 20
@@ -109,7 +108,7 @@ def _path_of(place: str | os.PathLike[str]) -> str | os.PathLike[str]:
 def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:
     """True for a table in one file; TableExistsError if there is another layout than asked."""
     if not os.path.lexists(path):
-        return (layout or USUAL_LAYOUT) == "file"
+        return (layout or tuning.current.layout) == "file"
     found = "file" if os.path.isfile(path) else "directory"
     if layout not in (None, found):
         if not os.path.isdir(path) and found == "directory":

@@ -15,12 +15,13 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
 from blztable.engine import change, check
 from blztable.engine.read.losses import Loss
 from blztable.engine.version import history, vacuum
-from blztable.engine.version.versions import LOCK_SECONDS, RETRIES, RETRY_SECONDS, Version, pin
+from blztable.engine.version.versions import RETRIES, RETRY_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
 from blztable.format import layout
@@ -488,7 +489,7 @@ class CTable(Verbs, Closing):
         losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
         return Repaired(version, losses)
 
-    def erase(self, where: Any, *, wait: float = LOCK_SECONDS) -> Erased:
+    def erase(self, where: Any, *, wait: float = tuning.current.lock_seconds) -> Erased:
         """Remove rows for good: from the table, from its files, and with its older versions.
 
         Deletes the rows, writes again what has their values, and removes all other versions. A
@@ -541,7 +542,7 @@ class CTable(Verbs, Closing):
         *,
         keep: int | None = None,
         older_than: float | None = None,
-        wait: float = LOCK_SECONDS,
+        wait: float = tuning.current.lock_seconds,
     ) -> Vacuumed:
         """Remove versions that are no longer kept, and files that killed writers left.
 

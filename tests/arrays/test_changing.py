@@ -233,8 +233,8 @@ def test_rewriting_keeps_the_rest(path):
         assert np.array_equal(array, np.vstack([VALUES, VALUES]))
 
 
-def test_a_reader_and_a_writer_wait_for_each_other(path, monkeypatch):
-    monkeypatch.setattr("blztable.arrays.opening.LOCK_SECONDS", 0.05)
+def test_a_reader_and_a_writer_wait_for_each_other(path, tuned):
+    tuned(array_lock_seconds=0.05)
     with blz.SuperChunk.open(path), blz.SuperChunk.open(path), pytest.raises(blz.BusyError):
         blz.SuperChunk.open(path, "a")
     with blz.SuperChunk.open(path, "a") as array:
@@ -243,7 +243,7 @@ def test_a_reader_and_a_writer_wait_for_each_other(path, monkeypatch):
         array.rewrite()
         with pytest.raises(blz.BusyError):
             blz.SuperChunk.open(path)
-    monkeypatch.setattr("blztable.arrays.opening.LOCK_SECONDS", 10)
+    tuned(array_lock_seconds=10)
     writer = blz.SuperChunk.open(path, "a")
     threading.Timer(0.05, writer.close).start()
     with blz.SuperChunk.open(path) as array:

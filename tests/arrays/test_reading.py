@@ -5,7 +5,6 @@ import io
 import json
 import mmap
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
+from golden.sets import unpacked
 from support.bloscpack_files import file_of
 from support.bloscpack_reference import import_bloscpack
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "bloscpack"
+GOLDEN = unpacked("bloscpack")
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
 VALUES = np.arange(1200).reshape(100, 12) * 3
 DATA = VALUES.tobytes()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import blztable as blz
-from blztable.arrays import reading
 from blztable.engine.run import pool
 from blztable.storage.files import MemoryFile
 from support.bloscpack_reference import import_bloscpack
@@ -126,8 +125,8 @@ def test_an_array_is_rewritten_beside_appends(array):
     assert len(array) == 60
 
 
-def test_a_path_and_a_file_object_have_one_writer(tmp_path, monkeypatch):
-    monkeypatch.setattr("blztable.arrays.opening.LOCK_SECONDS", 0.05)
+def test_a_path_and_a_file_object_have_one_writer(tmp_path, tuned):
+    tuned(array_lock_seconds=0.05)
     for place in (tmp_path / "a.blp", io.BytesIO()):
         with (
             blz.SuperChunk.create(place, "i8", (3,)) as array,
@@ -156,10 +155,10 @@ class Meeting(MemoryFile):
 
 
 @pytest.mark.parametrize("kind", ["grid", "order F", "items", "bloscpack"])
-def test_the_chunks_of_a_read_are_decompressed_by_several_threads(kind, monkeypatch):
+def test_the_chunks_of_a_read_are_decompressed_by_several_threads(kind, tuned, monkeypatch):
     monkeypatch.setattr(pool, "_processors", lambda: 2)
     monkeypatch.setattr(pool, "_pool", None)
-    monkeypatch.setattr(reading, "TASK_BYTES", 0)
+    tuned(read_task_bytes=0)
     file = io.BytesIO()
     if kind == "items":
         values = np.array(["a" * 50, "", "b", "c" * 90], object)

@@ -167,9 +167,20 @@ def test_calls_end_when_patience_ends(tmp_path):
     assert {clock: len(values) for clock, values in found.items()} == dict.fromkeys(CLOCKS, 5)
 
 
+# The command, with two systems.
+WITH_TWO = """
+import os, runpy, sys
+folder = sys.path[0] = sys.argv.pop(1)
+from systems import registry
+known = registry.systems()
+registry.systems = lambda: {name: known[name] for name in ("blztable", "blztable, durable")}
+runpy.run_path(os.path.join(folder, "peers.py"), run_name="__main__")
+"""
+
+
 def test_the_command_measures_and_stores_what_it_was_asked_for(tmp_path):
     output = tmp_path / "results.json"
-    command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--here", "--peers"]
+    command = [sys.executable, "-c", WITH_TWO, str(ROOT / "benchmarks"), "--here", "--peers"]
     command += ["--data", "sensor", "--tasks", "scattered filter", "write"]
     command += ["--scale", str(SCALE), "--rounds", "1", "--calls", "2", "--output", str(output)]
     path = os.pathsep.join(filter(None, sys.path))

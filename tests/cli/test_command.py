@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 import blztable as blz
 from blztable.cli import main, show
 from blztable.cli.plain import plain_values
+from golden.sets import unpacked
 from support import arrow_strategies as own
 
 ROOT = Path(__file__).parents[2]
@@ -330,7 +331,7 @@ def test_values_that_json_has_no_word_for_are_text(value, type_, expected):
 
 
 def test_what_another_program_wrote_has_no_versions(run, run_json):
-    path = str(ROOT / "tests" / "golden" / "bloscpack" / "appended.blp")
+    path = str(unpacked("bloscpack") / "appended.blp")
     code, out, err = run("versions", path)
     assert (code, err) == (0, "")
     assert out == f"{path} has no versions: another program wrote it\n"

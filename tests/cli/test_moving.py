@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.cli import main, sources
+from blztable.cli import main
 from blztable.engine.version import vacuum
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
@@ -148,8 +148,8 @@ def test_names_of_columns_may_have_spaces_dots_and_quotes(run):
     ]
 
 
-def test_an_int_that_becomes_a_float_or_a_text_later_has_that_type_in_all_rows(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+def test_an_int_that_becomes_a_float_or_a_text_later_has_that_type_in_all_rows(run, tuned):
+    tuned(block_bytes=64)
     lines = [f"{n:04},{n},{n},2026-01-01,,true" for n in range(100)]
     lines += ["0100,1.5,x,2026-01-01 10:00,7,maybe", '"1\n2",3,4,2026-01-02,,false']
     text = "\n".join(["code,amt,name,day,late,flag", *lines, ""]).encode()
@@ -164,16 +164,16 @@ def test_an_int_that_becomes_a_float_or_a_text_later_has_that_type_in_all_rows(r
     assert rows["late"][98:] == [None, None, 7, None]
 
 
-def test_a_line_break_within_a_text_may_be_anywhere_in_a_block(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+def test_a_line_break_within_a_text_may_be_anywhere_in_a_block(run, tuned):
+    tuned(block_bytes=64)
     texts = ["x" * (number % 7) + '\n,"' for number in range(60)]
     cells = ('"' + text.replace('"', '""') + '"' for text in texts)
     run("import", "-", "t.blz", given="\n".join(["a,b", *(f"{c},1" for c in cells)]).encode())
     assert rows_of() == {"a": texts, "b": [1] * 60}
 
 
-def test_a_value_that_no_wider_type_holds_makes_a_column_of_text(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+def test_a_value_that_no_wider_type_holds_makes_a_column_of_text(run, tuned):
+    tuned(block_bytes=64)
     times = ["2026-01-01 00:00:00.5"] * 20 + ["0001-01-01 00:00:00"]
     run("import", "-", "t.blz", given="\n".join(["at,n", *(f"{at},1" for at in times)]).encode())
     assert rows_of()["at"] == times
@@ -182,8 +182,8 @@ def test_a_value_that_no_wider_type_holds_makes_a_column_of_text(run, monkeypatc
     assert "column 'name', row 51: CSV conversion error to string: invalid UTF8 data" in said
 
 
-def test_a_column_that_is_left_out_may_hold_anything(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+def test_a_column_that_is_left_out_may_hold_anything(run, tuned):
+    tuned(block_bytes=64)
     text = b"a,bad,c\n" + b"1,\xe9,2\n" * 30 + b"1.5,\xe9,x\n"
     run("import", "-", "--columns", "c,a", "t.blz", given=text)
     assert types_of() == {"c": "string", "a": "double"}
@@ -204,7 +204,7 @@ def test_a_column_that_is_left_out_may_hold_anything(run, monkeypatch):
     ),
     size=st.sampled_from([40, 200]),
 )
-def test_types_do_not_depend_on_the_size_of_a_block(run, monkeypatch, columns, size):
+def test_types_do_not_depend_on_the_size_of_a_block(run, tuned, columns, size):
     rows = list(zip(*columns, strict=True))
     text = "\n".join(
         [",".join(f"c{n}" for n in range(len(columns)))]
@@ -213,14 +213,14 @@ def test_types_do_not_depend_on_the_size_of_a_block(run, monkeypatch, columns, s
     ).encode()
     found = []
     for block in (1 << 20, size):
-        monkeypatch.setattr(sources, "BLOCK_BYTES", block)
+        tuned(block_bytes=block)
         run("import", "-", "t.blz", "--replace", given=text)
         found.append((rows_of(), types_of()))
     assert found[0] == found[1]
 
 
-def test_ndjson_gets_the_type_and_the_fields_of_all_its_lines(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64)
+def test_ndjson_gets_the_type_and_the_fields_of_all_its_lines(run, tuned):
+    tuned(block_bytes=64)
     lines = [{"a": n, "b": {"c": [n]}} for n in range(50)]
     lines += [{"a": 1.5, "b": {"d": "2026-01-01"}, "e": "x"}, {}, {"b": {"d": "soon", "c": []}}]
     text = "\n\n".join(map(json.dumps, lines)).encode()
@@ -383,6 +383,7 @@ def test_a_table_that_exists_is_not_replaced_unasked(run):
 
 KILLED = """
 import os, signal, sys
+from blztable import tuning
 from blztable.cli import main, sources
 batches = sources.Files.batches
 
@@ -392,7 +393,8 @@ def killed(self):
         if number == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-sources.BLOCK_BYTES, sources.Files.batches = 64, killed
+tuning.current = tuning.Tuning(block_bytes=64)
+sources.Files.batches = killed
 main(["import", "x.csv", sys.argv[1], "--append", "--layout", sys.argv[2]])
 """
 

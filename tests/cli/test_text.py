@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.cli import inference, main, sources
 from blztable.cli.inference import check_floats
 
@@ -159,9 +160,8 @@ def test_a_type_of_csv_is_that_of_all_its_values_in_any_order_and_block(run, tex
     for order in (texts, texts[::-1], [*texts[:1] * 100, *texts], [*texts, *texts[-1:] * 100]):
         text = "\n".join(["a,b", *(f"{value},x" for value in order), ""])
         types = set()
-        for block in (sources.BLOCK_BYTES, 64):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sources, "BLOCK_BYTES", block)
+        for block in (tuning.current.block_bytes, 64):
+            with tuning.tuned(block_bytes=block):
                 run("import", "-", "t.blz", "--replace", given=text)
             column = blz.read_table("t.blz")["a"]
             types.add(str(column.type))
@@ -279,9 +279,9 @@ def test_numbers_are_appended_to_columns_of_wide_types(run, number, format):
 @pytest.mark.parametrize("between", [0, 1, 80])
 @pytest.mark.parametrize("format", ["csv", "ndjson"])
 def test_a_negative_zero_has_one_type_wherever_a_file_is_cut(
-    run, monkeypatch, format, between, order, size
+    run, tuned, format, between, order, size
 ):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", size)
+    tuned(block_bytes=size)
     numbers = [0, *[3] * between, 2**63][::order]
     texts = [str(number) if number else "-0" for number in numbers]
     form = {"csv": "{}", "ndjson": '{{"a": {}}}'}[format]
@@ -378,8 +378,8 @@ def test_an_upsert_evolves_as_an_import_does(run, format, old, new, type_, value
         assert found["w"].to_pylist() == [None, "y", "y"]
 
 
-def test_an_array_of_objects_is_read_in_blocks(run, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 50)
+def test_an_array_of_objects_is_read_in_blocks(run, tuned):
+    tuned(block_bytes=50)
     rows = [{"a": number, "t": 'x],"\n{' * (number % 5), "n": [{}]} for number in range(200)]
     for text in (json.dumps(rows), json.dumps(rows, indent=2), "\ufeff " + json.dumps(rows)):
         run("import", "-", "t.blz", "--replace", "--format", "ndjson", given=text)
@@ -472,14 +472,12 @@ def as_text(value):
 
 def read_all(path, block):
     """Read a file as an import does, and return its rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "BLOCK_BYTES", block)
-        with sources.Files([str(path)]) as files:
-            while True:
-                try:
-                    return pa.Table.from_batches(list(files.batches()))
-                except sources.Widened:
-                    continue
+    with tuning.tuned(block_bytes=block), sources.Files([str(path)]) as files:
+        while True:
+            try:
+                return pa.Table.from_batches(list(files.batches()))
+            except sources.Widened:
+                continue
 
 
 def is_kept(text: str, value) -> bool:
@@ -496,7 +494,7 @@ def is_kept(text: str, value) -> bool:
     return value == datetime.fromisoformat(text)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=COLUMN, block=BLOCKS)
 @example(values=[LONG, Decimal("0.5")], block=48)
 @example(values=[2**63, -1], block=48)
@@ -512,7 +510,7 @@ def test_any_csv_of_integers_decimals_and_dates_comes_back_to_the_digit(place, v
         assert value is None if not text else is_kept(text, value)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=COLUMN, block=BLOCKS, depth=st.integers(0, 2))
 @example(values=[LONG, Decimal("0.5")], block=48, depth=1)
 @example(values=[Decimal("0.0"), 191221596854237155290703727658119725056], block=48, depth=0)
@@ -581,11 +579,11 @@ def test_an_array_that_cannot_be_read_is_an_error_with_the_file(run, given, what
 
 
 @pytest.mark.parametrize("suffix", ["csv", "ndjson"])
-def test_only_a_small_part_of_a_file_is_read_twice(tmp_path, monkeypatch, suffix):
+def test_only_a_small_part_of_a_file_is_read_twice(tmp_path, tuned, monkeypatch, suffix):
     line, begin = ("{},x\n", "a,b\n") if suffix == "csv" else ('{{"a":{},"b":"x"}}\n', "")
     file = tmp_path / f"t.{suffix}"
     file.write_text(begin + "".join(line.format(row) for row in range(40_000)))
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 64 << 10)
+    tuned(block_bytes=64 << 10)
     looked, read = [], inference.Kinds.read
     # Texts that are looked at: those of `a` in CSV, and of `b` in both.
     monkeypatch.setattr(
@@ -650,12 +648,13 @@ KINDS |= {"lists": ["[]", "[1]"], "objects": ["{}", '{"z": "x"}']}
 
 
 @pytest.mark.parametrize(("before", "after"), list(permutations(KINDS, 2)))
-def test_two_kinds_in_a_column_of_ndjson_are_named_with_their_row(run, monkeypatch, before, after):
+def test_two_kinds_in_a_column_of_ndjson_are_named_with_their_row(run, tuned, before, after):
     command = ["import", "-", "t.blz", "--replace", "--format", "ndjson"]
     both = product(KINDS[before], KINDS[after])
     shapes = {'{"a": %s}': "a", '{"s": {"a": %s}}': "s.a", '{"s": [{"a": %s}]}': "s.a"}
-    for block, (one, other), (shape, place) in product((1 << 20, 20), both, shapes.items()):
-        monkeypatch.setattr(sources, "BLOCK_BYTES", block)
+    for case, ((one, other), (shape, place)) in enumerate(product(both, shapes.items())):
+        # One block, and blocks of a line.
+        tuned(block_bytes=(1 << 20, 20)[case % 2])
         values = [one, one, "null", other, other]
         given = "\n".join(shape % value for value in values)
         said = run(*command, given=given, code=1)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +11,12 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.arrays import opening
-from blztable.engine.query import select
 from blztable.storage.files import LocalFile
+from golden.sets import unpacked
 from support.bit_equality import same_table
 from support.bloscpack_files import CHECKSUMS, file_of
 
-SAMPLES = Path(__file__).parents[1] / "golden" / "bloscpack"
+SAMPLES = unpacked("bloscpack")
 EXPECTED = json.loads((SAMPLES / "expected.json").read_text())
 STRUCTURED = [("a", "<i4"), ("b", "<f8"), ("text", "<U3")]
 
@@ -69,8 +67,8 @@ def test_each_sample_is_a_table(name, tmp_path):
     ids=lambda values: f"{values.dtype.kind}{values.shape}",
 )
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_any_array_is_read_as_if_it_were_written_to_a_table(values, order, tmp_path, monkeypatch):
-    monkeypatch.setattr(select, "WINDOW_BYTES", 5000)
+def test_any_array_is_read_as_if_it_were_written_to_a_table(values, order, tmp_path, tuned):
+    tuned(window_bytes=5000)
     write_file(tmp_path / "x.blp", values, order, checksum=2)
     blz.to_blz({"x": np.atleast_1d(values)}, tmp_path / "t")
     expected = blz.read_table(tmp_path / "t")
@@ -135,8 +133,8 @@ def test_nothing_that_changes_a_table_touches_it(tmp_path):
     assert file.read_bytes() == before
 
 
-def test_a_closed_table_closes_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "LOCK_SECONDS", 0.01)
+def test_a_closed_table_closes_the_file(tmp_path, tuned):
+    tuned(array_lock_seconds=0.01)
     path = write_file(tmp_path / "x.blp", np.arange(5))
     with blz.open(path) as table, pytest.raises(blz.BusyError):
         LocalFile(path).lock(0)
@@ -180,8 +178,8 @@ def test_damage_is_an_error_or_leaves_the_values(tmp_path):
 
 
 # Bug: "holds no table", after the time that a reader waits for a writer.
-def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "LOCK_SECONDS", 0.01)
+def test_an_array_that_is_being_written_is_busy_and_no_unknown_file(tmp_path, tuned):
+    tuned(array_lock_seconds=0.01)
     path = tmp_path / "a.blp"
     with blz.SuperChunk.create(path, "i8") as array:
         array.append(np.arange(5000))

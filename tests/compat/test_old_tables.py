@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 
 import blztable as blz
 from blztable.cli import main
-from blztable.engine.query import select
 from blztable.storage.local import LocalStore
 from golden.old_writer import compressed, file_of, write_array, write_table
 from support.bit_equality import same_table
@@ -44,8 +43,8 @@ def path(request, tmp_path):
 
 
 @pytest.fixture
-def small_windows(monkeypatch):
-    monkeypatch.setattr(select, "WINDOW_BYTES", 20_000)
+def small_windows(tuned):
+    tuned(window_bytes=20_000)
 
 
 DTYPES = st.one_of(
@@ -157,10 +156,10 @@ def test_only_the_columns_and_chunks_that_are_needed_are_opened(path):
         assert store.opened == {"key/data/__0.blp", "key/data/__24.blp"}
 
 
-def test_windows_of_any_size_give_the_same_rows(path, monkeypatch):
+def test_windows_of_any_size_give_the_same_rows(path, tuned):
     whole = blz.read_table(path)
-    for size in (100, 5000, 30_000, 10**9):
-        monkeypatch.setattr(select, "WINDOW_BYTES", size)
+    for size in (1000, 30_000, 10**9):
+        tuned(window_bytes=size)
         assert same_table(blz.read_table(path), whole)
 
 

@@ -1,7 +1,5 @@
 """What the real programs wrote is read exactly: by every reader, and once it is converted."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,9 +7,10 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from golden.sets import unpacked
 from support.bit_equality import same_table
 
-LEGACY = Path(__file__).parents[1] / "golden" / "legacy" / "bcolz"
+LEGACY = unpacked("legacy") / "bcolz"
 REFUSED = ("carray_object", "carray_snappy")
 SAMPLES = sorted(
     path for path in LEGACY.glob("*/*") if path.name != "_expected" and path.name not in REFUSED

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.write import bundles
 from blztable.storage import opening
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
@@ -84,9 +83,16 @@ def entries(path: Path) -> set[str]:
     return {found.relative_to(path).as_posix() for found in path.rglob("*")} - mirrors
 
 
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("is_there", [False, True], ids=["creation", "replacement"])
+@pytest.mark.parametrize(
+    ("is_there", "number", "for_ever"),
+    [
+        pytest.param(False, errno.ENOSPC, False, id="creation, once"),
+        pytest.param(False, errno.EIO, True, id="creation, for ever"),
+        pytest.param(True, errno.ENOSPC, True, id="replacement, for ever"),
+        pytest.param(True, errno.EDQUOT, False, id="replacement, a quota once"),
+        pytest.param(True, errno.EIO, False, id="replacement, an error once"),
+    ],
+)
 def test_a_disk_that_is_full_at_any_call_leaves_the_table_and_nothing_else(
     tmp_path, is_there, number, for_ever
 ):
@@ -192,7 +198,7 @@ def with_old_versions(tmp_path_factory):
     ],
 )
 def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
-    with_old_versions, tmp_path, monkeypatch, name, is_done
+    with_old_versions, tmp_path, tuned, monkeypatch, name, is_done
 ):
     # A new column needs a directory; a file of this size is not read in one call.
     noise = np.random.default_rng(0).integers(0, 1 << 62, 9_000)
@@ -201,7 +207,7 @@ def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
     module = fcntl if hasattr(fcntl, name) else os
     if name == "preadv":
         # Small bundles are read by another call.
-        monkeypatch.setattr(bundles, "BUNDLED_BYTES", 0)
+        tuned(bundled_bytes=0)
     if name == "fcntl":
         # Each created file gets a descriptor number that counts as a standard stream.
         above = max(map(int, os.listdir("/dev/fd"))) + 50

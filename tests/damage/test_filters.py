@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.query import expressions
-from blztable.engine.read import parts
 from blztable.errors import CorruptError
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
@@ -44,9 +43,9 @@ KEY, FEW, TEXT = range(3)
 
 
 @pytest.fixture
-def store(monkeypatch):
+def store(tuned):
     # So that pages of a small file are read one by one, like pages of a large file.
-    monkeypatch.setattr(parts, "SMALL_PART", 0)
+    tuned(small_part_bytes=0)
     memory = RamStore("memory")
     blz.to_blz(FRAME, memory, **arguments(**CUTS))
     return memory
@@ -113,8 +112,8 @@ def test_all_row_groups_may_be_left_out(store):
     check_a_skip(store, BOTH, ["t"], [0, 1, 2])
 
 
-def test_damage_that_is_not_touched_is_not_noticed(monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_PART", 0)
+def test_damage_that_is_not_touched_is_not_noticed(tuned):
+    tuned(small_part_bytes=0)
     store = RamStore("memory")
     write(store, pa.Table.from_pandas(FRAME, preserve_index=False), **CUTS, chunk_bytes=64)
     damage(store, KEY, 1, at=0)  # Rows 32 to 40 of key.

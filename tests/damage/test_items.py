@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.read import losses
 from support import tamper
 
 pytestmark = pytest.mark.usefixtures("own_files")
@@ -61,7 +60,7 @@ def chunks(intact):
     return found
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(list(LINES)), st.integers(0, ROWS - 1)),
@@ -108,8 +107,8 @@ def read(path: Path, on_corrupt: str, **options) -> pa.Table:
     return blz.read_table(path, on_corrupt=on_corrupt, **options).replace_schema_metadata(None)
 
 
-def test_much_damage_costs_pieces_of_a_row_group(intact, chunks, tmp_path, monkeypatch):
-    monkeypatch.setattr(losses, "MOST_ATTEMPTS", 40)
+def test_much_damage_costs_pieces_of_a_row_group(intact, chunks, tmp_path, tuned):
+    tuned(attempts=40)
     path = Path(shutil.copytree(intact, tmp_path / "t.blz"))
     rows = [*range(100, 200), 1500]
     for row in rows:

@@ -108,7 +108,7 @@ def with_nulls(table: pa.Table, lost: dict[str, np.ndarray]) -> pa.Table:
 
 
 # An example reads the table several times.
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.sampled_from(FILES), st.floats(0, 1)), min_size=1, max_size=4),
     st.lists(st.sampled_from(TABLE.column_names), min_size=1, unique=True),

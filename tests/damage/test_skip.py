@@ -141,7 +141,7 @@ def assert_warned(caught, path, reasons: dict[int, set[str]]) -> None:
         assert warning.filename == __file__
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_exactly_the_row_groups_that_are_damaged_in_a_column_asked_for_are_missing(intact, data):
     name = data.draw(st.sampled_from(list(INDICES)))

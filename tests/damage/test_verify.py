@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.check import usage
 from blztable.engine.check import verify as verifying
-from blztable.engine.read import parts
 from blztable.format.chunk import Compression
 from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.local import LocalStore
@@ -31,7 +30,7 @@ from support.stores import Hooked, write
 pytestmark = pytest.mark.usefixtures("own_files")
 
 quick = settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -270,8 +269,8 @@ def failing_at(store, key, call, times, error):
     return FailingStore(store)
 
 
-def test_an_error_that_comes_and_goes_is_told(monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_PART", 0)
+def test_an_error_that_comes_and_goes_is_told(tuned):
+    tuned(small_part_bytes=0)
     store = RamStore()
     write(store, DATA, **CUTS)
     # Chunks are read with the other columns, then alone: both fail. The halves can be read.
@@ -283,8 +282,8 @@ def test_an_error_that_comes_and_goes_is_told(monkeypatch):
 
 @pytest.mark.parametrize("call", ["read", "read_into"], ids=["opening", "reading"])
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
-def test_what_is_no_damage_is_raised(error, call, monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_PART", 0)
+def test_what_is_no_damage_is_raised(error, call, tuned):
+    tuned(small_part_bytes=0)
     store = RamStore()
     write(store, DATA, **CUTS)
     store = failing_at(store, "data/col0/__2__.bin", call, (0,), error)

@@ -43,10 +43,10 @@ def test_each_command_of_a_page_can_be_parsed(page):
 @pytest.mark.parametrize("layout", resolve.LAYOUTS)
 @pytest.mark.parametrize("page", ["csv.md", "parquet-and-sql.md"])
 def test_the_commands_of_a_how_to_run_between_its_blocks_of_python(
-    page, layout, tmp_path, monkeypatch, capsys
+    page, layout, tmp_path, tuned, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
+    tuned(layout=layout)
     namespace = {"__name__": page}
     text = (DOCS / "how-to" / page).read_text(encoding="utf-8")
     for language, block in re.findall("```(sh|python)\n(.*?)```", text, re.DOTALL):

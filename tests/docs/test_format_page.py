@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
+from blztable import tuning
 from blztable.arrow.types import LARGE_OF_VIEW
 from blztable.block_terms import VALID
 from blztable.columns.blocks import VALIDITY
 from blztable.columns.types import CODECS, is_storable, stream_layouts
 from blztable.engine.change import columns
-from blztable.engine.read.requests import RUN_BYTES
 from blztable.engine.version import versions
 from blztable.engine.write import parts
 from blztable.format import chunk, header, layout, manifest, metadata
@@ -838,7 +838,7 @@ def test_a_column_takes_the_reads_of_the_page(large):
         large.reads.clear()
         opened["n"].to_arrow()
         line, part, run = promised("one column, larger files")
-        runs = -(-opened["n"].nbytes // RUN_BYTES)
+        runs = -(-opened["n"].nbytes // tuning.current.run_bytes)
         assert len(large.reads) == line + part + runs * run
 
 

@@ -24,11 +24,7 @@ KINDS = {
     "support/crash",
     "support/fuzzed",
 }
-FILES = {
-    path.relative_to(TESTS): path
-    for path in sorted(TESTS.rglob("*.py"))
-    if path.relative_to(TESTS).parts[:2] != ("golden", "v1")
-}
+FILES = {path.relative_to(TESTS): path for path in sorted(TESTS.rglob("*.py"))}
 
 
 def test_each_folder_is_a_room_of_the_package_or_a_known_kind_of_test():

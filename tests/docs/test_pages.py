@@ -70,6 +70,7 @@ PACKAGE = Path(next(iter(blztable.__path__)))
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
 )
 
 # Their examples damage a file in a directory.
@@ -80,9 +81,9 @@ OF_DIRECTORIES = {"blztable.errors", "blztable.report"}
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table")
 @pytest.mark.parametrize("layout", resolve.LAYOUTS)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_code_in_the_documents_runs(document, layout, tmp_path, monkeypatch):
+def test_the_code_in_the_documents_runs(document, layout, tmp_path, tuned, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
+    tuned(layout=layout)
     namespace = {"__name__": document.stem}
     for line, code, is_of_directory in python_blocks(document.read_text(encoding="utf-8")):
         if is_of_directory and layout == "file":
@@ -103,8 +104,8 @@ def test_the_code_in_the_documents_runs(document, layout, tmp_path, monkeypatch)
         if layout == "directory" or module not in OF_DIRECTORIES
     ],
 )
-def test_the_examples_in_the_docstrings_run(module, layout, tmp_path, monkeypatch):
-    monkeypatch.setattr(resolve, "USUAL_LAYOUT", layout)
+def test_the_examples_in_the_docstrings_run(module, layout, tmp_path, tuned, monkeypatch):
+    tuned(layout=layout)
     # Each docstring begins in an empty directory, like its reader.
     failed = 0
     for number, example in enumerate(doctest.DocTestFinder().find(importlib.import_module(module))):

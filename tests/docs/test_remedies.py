@@ -28,8 +28,8 @@ import pyarrow.dataset as ds
 import pytest
 
 import blztable as blz
+from blztable import tuning
 from blztable.cli.command import main
-from blztable.engine.change import column_append
 from blztable.engine.run import limits
 from blztable.engine.version import versions as versions_of
 from blztable.format import layout
@@ -761,8 +761,7 @@ def moments(tmp_path):
     "column {}: {} rows take {} bytes, more than the {} allowed in a row group, and row groups have {} rows; append whole rows with append(), or pass a smaller row_group_rows"
 )
 def large_groups(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_append, "MOST_BYTES", 1000)
+    with tuning.tuned(group_text_bytes=1000):
         values = ["x" * 400] * 4
 
         def write(**options):
@@ -997,7 +996,7 @@ def dead_bytes(tmp_path):
         t.configure(keep_versions=1, keep_seconds=0)
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(writing, "DEAD_BYTES", 1000)
+            patch.setattr(tuning, "current", tuning.Tuning(dead_bytes=1000))
             patch.setattr(writing.Writing, "rewrite", full)
             for _ in range(8):
                 t.update({"x": random.random(50_000)})

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.run import pool
-from blztable.engine.write import columns as writer
 from blztable.engine.write import parts
 from blztable.engine.write import row_groups as cuts
 from blztable.storage.memory import RamStore
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("own_files")
 
 SECONDS = 10
 quick = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -143,7 +143,7 @@ def test_items_of_any_kind_are_rows_of_one_table(cuts, rows, data):
     assert same_table(blz.read_table(store), WHOLE)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=12)
 @given(frames(rows_max=30), CUTS, ROWS)
 def test_any_frame_comes_back_however_it_was_cut(frame, cuts, rows):
     # The type of objects is found by looking at all of them.
@@ -282,15 +282,14 @@ def test_row_groups_of_a_wanted_size_do_not_depend_on_the_items(cuts, rows):
 @quick
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(1, 40))
 def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, width):
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "GROUP_BYTES": 2000,
-            "COLUMN_BYTES": 500,
-            "LEAST_ROWS": 32,
-            "MOST_BYTES": 4000,
-            "USUAL_PAGE_ROWS": 16,
-        }.items():
-            patch.setattr(cuts, name, value)
+    numbers = {
+        "group_bytes": 2000,
+        "group_column_bytes": 500,
+        "least_group_rows": 32,
+        "group_text_bytes": 4000,
+        "window_rows": 16,
+    }
+    with tuning.tuned(**numbers):
         names = [f"c{i}" for i in range(width)]
         items = [pa.table([np.zeros(size)] * width, names) for size in sizes]
         groups = [rows for _, rows in cuts.row_groups(zip(items, sizes, strict=True), None)]
@@ -305,9 +304,8 @@ def test_usual_row_groups_keep_the_limits_however_the_items_were_cut(sizes, widt
     assert all(rows >= least for rows in groups[:-1])
 
 
-def test_text_that_grows_is_cut_where_it_takes_too_much(monkeypatch):
-    monkeypatch.setattr(cuts, "MOST_BYTES", 1000)
-    monkeypatch.setattr(cuts, "LEAST_ROWS", 8)
+def test_text_that_grows_is_cut_where_it_takes_too_much(tuned):
+    tuned(group_text_bytes=1000, least_group_rows=8)
     items = [{"a": ["x" * length] * 10} for length in (1, 10, 100, 400)]
     store = put(items)
     start = 0
@@ -565,7 +563,9 @@ def test_an_interrupt_while_groups_are_written_does_not_cut_the_table_short(rece
     assert received
 
 
-def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, two_processors):
+def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(
+    tuned, monkeypatch, two_processors
+):
     caller = threading.get_ident()
     both, asked, done = threading.Barrier(2), threading.Event(), threading.Semaphore(0)
     encode = parts.encode
@@ -599,7 +599,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
 
     monkeypatch.setattr(parts, "encode", meet)
     # However little data there is to write.
-    monkeypatch.setattr(writer, "SMALL_BYTES", 0)
+    tuned(one_thread_bytes=0)
     store = RamStore("shelf")
     hooked = Hooked(store, before=hold, after=tell)
     blz.to_blz(items(), hooked, storage=blz.Storage(row_group_rows=10), durability="process")
@@ -607,7 +607,7 @@ def test_a_row_group_is_put_while_the_iterator_is_asked_for_more(monkeypatch, tw
 
 
 @pytest.mark.parametrize("is_helped", [False, True])
-def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request, is_helped):
+def test_no_more_is_fetched_while_most_of_a_row_group_waits(tuned, monkeypatch, request, is_helped):
     """When an item is fetched, at most one and a half row groups wait to be encoded."""
     if is_helped:
         request.getfixturevalue("two_processors")
@@ -632,7 +632,7 @@ def test_no_more_is_fetched_while_most_of_a_row_group_waits(monkeypatch, request
         over.set()
 
     monkeypatch.setattr(parts, "encode", slow)
-    monkeypatch.setattr(writer, "SMALL_BYTES", 0)  # Helpers come for any group.
+    tuned(one_thread_bytes=0)  # Helpers come for any group.
     store = put(items(), row_group_rows=10)
     assert row_groups(store) == (10,) * 12
     # The last item fetched is not cut off as a group before the next one comes.

@@ -1,11 +1,12 @@
 """The golden tables: their folder, the facts of each version, and the rows it holds."""
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 
-ROOT = Path(__file__).parent / "v1"
+from golden.sets import unpacked
+
+ROOT = unpacked("v1")
 
 
 def facts(case: str) -> dict[int, dict]:

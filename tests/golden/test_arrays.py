@@ -1,15 +1,14 @@
 """Arrays of earlier versions of blztable are read bit for bit; `make/arrays.py` wrote them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import blztable as blz
 from golden.make.arrays import FILES, FLOATS, ITEMS, OTHERS, VALUES
+from golden.sets import unpacked
 from support.bloscpack_reference import import_bloscpack
 
-ROOT = Path(__file__).parent / "arrays"
+ROOT = unpacked("arrays")
 EXPECTED = {name: values for name, (values, _) in FILES.items()} | {
     "str.blp": np.array(ITEMS, object),
     "bytes.blp": np.array([item.encode() for item in ITEMS], object),

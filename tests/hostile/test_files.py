@@ -147,8 +147,8 @@ def test_a_lock_that_is_a_link_is_not_followed(path, tmp_path, key):
     assert_read(path)
 
 
-def test_a_lock_that_is_never_let_go_is_waited_for_so_long_and_no_longer(path, monkeypatch):
-    monkeypatch.setattr(versions, "LOCK_SECONDS", 0.05)
+def test_a_lock_that_is_never_let_go_is_waited_for_so_long_and_no_longer(path, tuned):
+    tuned(lock_seconds=0.05)
     key = "meta/manifest/00000000000000000001"
     with LocalStore(path).lock(key, shared=False, timeout=1):
         done = []

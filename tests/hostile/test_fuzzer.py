@@ -5,7 +5,7 @@ import pytest
 from support import fuzzer
 from support.worker_process import WorkerProcess
 
-CASES = {"tables": 280, "files": 25, "arrays": 300, "old": 40, "chunks": 15}
+CASES = {"tables": 100, "files": 10, "arrays": 150, "old": 20, "chunks": 10}
 
 
 @pytest.mark.parametrize("what", fuzzer.KINDS)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
+from blztable import tuning
 from blztable.storage.one_file import commits, listing, records
 from blztable.storage.one_file.listing import MOST_LINE
 from blztable.storage.one_file.store import at
@@ -406,7 +407,7 @@ def test_a_flip_in_the_front_is_found_and_the_table_recovered(tmp_path, place, r
     changed = bytearray(path.read_bytes())
     changed[place] ^= 1
     path.write_bytes(changed)
-    if len(changed) <= commits.TAIL_BYTES:
+    if len(changed) <= tuning.current.tail_bytes:
         with pytest.raises(blz.CorruptError, match="the first bytes of the file are damaged"):
             blz.open(path)
         blz.copy(path, tmp_path / "r.blz", on_corrupt="skip")

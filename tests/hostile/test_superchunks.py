@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.query import select
 from blztable.format.chunk import CHUNK_HEADER, MAX_CHUNK_BYTES, ChunkHeader, Compression
 from blztable.storage.memory import RamStore
 from support import tamper
@@ -388,7 +387,7 @@ def test_rows_without_a_file_are_counted_before_they_are_allocated(tmp_path, row
 
 
 def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
-    tmp_path, monkeypatch
+    tmp_path, tuned, monkeypatch
 ):
     table = pa.table({"x": NUMBERS, "y": NUMBERS})
     path = make(tmp_path / "t.blz", table, row_group_rows=256)
@@ -398,8 +397,7 @@ def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(
         with pytest.raises(blz.LimitError, match=r"need 16384 bytes of memory.*to_batches"):
             read(path)
     assert blz.read_table(path, columns=["x"]) == table.select(["x"])
-    monkeypatch.setattr(select, "WINDOW_BYTES", 1)
-    monkeypatch.setattr(select, "USUAL_PAGE_ROWS", 256)
+    tuned(window_bytes=1, window_rows=256)
     with blz.open(path) as opened:
         assert pa.RecordBatchReader.from_stream(opened).read_all() == table
         assert opened["y"][1000:].to_pylist() == NUMBERS[1000:].tolist()

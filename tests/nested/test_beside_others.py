@@ -4,6 +4,8 @@ My change has written its files and is about to publish when the other commits. 
 what it holds if the other had come first and mine next, or it is as the other left it.
 """
 
+from functools import cache
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -14,7 +16,7 @@ from support.bit_equality import bits
 from support.moved_first import moved_first
 from support.nested_arrays import array_of
 from support.operations import files_named, files_there, meanwhile
-from support.stores import entries
+from support.stores import copied, entries
 
 TYPE = pa.list_(pa.struct([("a", pa.int32()), ("b", pa.map_(pa.string(), pa.float64()))]))
 
@@ -51,6 +53,12 @@ OTHERS = [
 
 
 def base() -> RamStore:
+    """Return a store with the table to start with; it is written once and copied."""
+    return copied(_base())
+
+
+@cache
+def _base() -> RamStore:
     store = RamStore("shelf")
     blz.to_blz(
         rows(0, 8), store, storage=blz.Storage(row_group_rows=3, page_rows=8), durability="process"

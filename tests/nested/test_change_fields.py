@@ -229,7 +229,7 @@ def test_a_frame_loses_a_field_of_its_dicts():
 
 
 @given(TYPES, st.integers(0, 2**32), st.integers(0, 9))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_field_of_any_type_is_added_and_dropped(type_, seed, rows):
     if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
         return
@@ -399,7 +399,7 @@ def _wider(type_: pa.DataType) -> pa.DataType:
 
 
 @given(TYPES, st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 9))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_cast_of_a_nested_type_changes_no_value_and_its_opposite_gives_it_back(
     type_, seed, rows, start
 ):

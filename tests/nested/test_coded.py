@@ -80,7 +80,7 @@ def test_each_kind_of_values_passes_every_change(kind):
         assert opened.verify()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(TYPES, st.integers(1, 12), SEEDS, st.lists(st.integers(0, 11), max_size=12))
 def test_marks_are_the_same_where_rows_are(type_, rows, seed, picked):
     array = array_of(type_, rows, seed)
@@ -261,7 +261,7 @@ def test_pandas_gets_the_values_and_engines_the_dictionary():
 
 
 @example(seed=0)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_dictionaries_below_others_are_united(seed):
     """A list of codes, and codes of values with codes in them, from several arrays."""

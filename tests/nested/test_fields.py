@@ -335,7 +335,7 @@ def pruned(value, type_, names):
 
 
 @given(st.data(), st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_field_of_any_nested_type_is_that_of_the_whole(data, seed):
     type_ = data.draw(TYPES.filter(paths))
     rows = data.draw(st.integers(0, 20))

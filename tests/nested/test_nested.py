@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.arrow.nested.assemble import decoded, rebuilt, taken
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import nulls
 from blztable.columns.default import zero_of
-from blztable.engine.read import nested
 from blztable.storage.memory import RamStore
 from support.moved_first import moved_first
 from support.nested_arrays import ALL, TYPES, array_of, rows_of
@@ -54,7 +54,7 @@ def test_rows_by_index_are_those_rows(type_, rows, seed, indices):
     assert rows_of(found) == repr([array[index].as_py() for index in indices])
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(TYPES, st.integers(0, 80), SEEDS, st.sampled_from(LAYOUTS), st.data())
 def test_a_table_reads_slices_takes_filters_and_verifies(type_, rows, seed, layout, data):
     array = array_of(type_, rows, seed)
@@ -85,7 +85,7 @@ def test_nulls_of_any_type_are_valid(type_, rows):
 
 
 # Statistics are those of the root; rows of unions and runs are null where a child says so.
-@settings(max_examples=15)
+@settings(max_examples=7)
 @given(TYPES, SEEDS, st.sampled_from(LAYOUTS))
 def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
     array = array_of(type_, 60, seed)
@@ -106,7 +106,7 @@ def test_filters_for_nulls_find_the_rows_that_are_null(type_, seed, layout):
         assert rows_of(found["x"]) == repr([array[row].as_py() for row in sorted(wanted)])
 
 
-@settings(max_examples=15)
+@settings(max_examples=7)
 @given(TYPES, SEEDS, st.sampled_from(LAYOUTS), st.lists(st.sampled_from("audcmr"), max_size=6))
 def test_changes_keep_the_rows_that_they_should(type_, seed, layout, verbs):
     rows = 30
@@ -253,7 +253,7 @@ def test_runs_that_pandas_cannot_hold_are_refused_by_name():
         blz.read_blz(store)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.recursive(
         st.sampled_from([pa.int16(), pa.float32(), pa.string(), pa.bool_(), pa.null()]),
@@ -276,8 +276,7 @@ def test_single_rows_of_structs_and_lists_of_one_size_are_those_of_the_array(
     array = array_of(type_, 60, seed)
     store = RamStore()
     blz.to_blz(pa.table({"k": range(60), "x": array}), store, **arguments(**layout))
-    with pytest.MonkeyPatch.context() as patch, blz.open(store) as t:
-        patch.setattr(nested, "FEW", few)
+    with tuning.tuned(rows_per_list=few), blz.open(store) as t:
         found = t.take(rows, ["x", "k"])
         found.validate(full=True)
         assert found["k"].to_pylist() == rows

@@ -106,7 +106,7 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(name):
     assert plain_schema(plain) is plain
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.sampled_from(NARROWS), st.integers(0, 30), st.integers(0, 9), st.integers(0, 1 << 32))
 def test_run_ends_are_widened_and_narrowed_without_a_change_of_rows(type_, rows, before, seed):
     array = array_of(type_, before + rows + 3, seed).slice(before, rows)

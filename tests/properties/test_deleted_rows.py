@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change import rows as row_changes
+from blztable import tuning
 from blztable.storage.memory import RamStore
 from support.arrow_strategies import arrays, types
 from support.bit_equality import same_table
@@ -25,8 +25,7 @@ NESTED = st.sampled_from([kind for name, kind in KINDS.items() if name != "short
 
 
 def delete(t, where, share):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_changes, "LEAST_SHARE", share)
+    with tuning.tuned(rows_per_deleted=share):
         return t.delete(where)
 
 

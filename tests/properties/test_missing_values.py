@@ -110,7 +110,7 @@ def check(table, model):
     assert table.verify()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(frames(), OPTIONS, st.lists(st.sampled_from(VERBS), max_size=4), st.data())
 def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, data):
     store, model = RamStore(), frame
@@ -122,7 +122,7 @@ def test_missing_values_stay_missing_through_every_verb(frame, options, verbs, d
             check(table, model)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(frames(dtypes=["f4", "f8"]), OPTIONS)
 def test_sql_over_a_table_answers_what_it_answers_over_the_frame(frame, options):
     store = RamStore()
@@ -152,7 +152,7 @@ def test_polars_counts_them():
         assert lazy.select(pl.col("x").mean()).collect().item() == 2.0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.tuples(st.booleans(), frames(dtypes=["f8"])), min_size=1, max_size=4), OPTIONS)
 def test_frames_and_arrow_data_stay_as_they_came(parts, options):
     store, wanted = RamStore(), []

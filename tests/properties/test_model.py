@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from blztable import tuning
 from blztable.arrow.types import nulls
-from blztable.engine.change import rows as row_changes
 from blztable.engine.change.creation import create
 from blztable.engine.version import versions
 from blztable.errors import ConflictError
@@ -459,7 +459,7 @@ def upsert(draw, model: Model) -> Change:
     def rebase(m: Model) -> Model:
         m = m.updated(by_id)
         m = m.more(ids, given) if added else m
-        if row_changes.LEAST_SHARE > 1 or not rest:
+        if tuning.current.rows_per_deleted > 1 or not rest:
             return m
         # Rows that were there come behind the others, in the order of the data.
         behind = hits | {one: place[key] for one, key in zip(ids, added, strict=True)}
@@ -936,7 +936,7 @@ def same(t, model: Model) -> None:
 
 
 quick = settings(
-    max_examples=25,
+    max_examples=12,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -946,8 +946,7 @@ quick = settings(
 @pytest.fixture(scope="class", autouse=True)
 def always_written_again():
     """Let the order of rows be told without their row groups: a change of few rows is none."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_changes, "LEAST_SHARE", 1 << 60)
+    with tuning.tuned(rows_per_deleted=1 << 60):
         yield
 
 

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change import rows as row_changes
+from blztable import tuning
 from blztable.storage.memory import RamStore
 from support.crash.serial_changes import WRITTEN, Change, Done, Rows, begin, drawn, run, step
 
@@ -181,8 +181,7 @@ def test_handles_that_show_old_versions_make_changes_that_the_versions_explain(d
     handles = [
         blz.open(store, "a", durability="process", retries=draw.choice([0, 5])) for _ in range(3)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_changes, "LEAST_SHARE", share)
+    with tuning.tuned(rows_per_deleted=share):
         for _ in range(15):
             which = draw.randrange(3)
             if draw.random() < 0.2:

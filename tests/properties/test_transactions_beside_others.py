@@ -47,13 +47,13 @@ MINE["append one row"] = Operation(
 )
 VERBS = [*MINE]
 MINE_CONFLICTS = {"append one row": CONFLICTS["append"], **CONFLICTS}
-# Each first operation meets every third commit of others, with a random second operation, and
-# each commit meets every third first one. The storm takes all.
+# Each first operation meets every fourth commit of others, with a random second operation, and
+# each commit meets every fourth first one. The storm takes all.
 PAIRS = [
     (first, theirs)
     for row, first in enumerate(VERBS)
     for column, theirs in enumerate(OPERATIONS)
-    if (row + column) % 3 == 0
+    if (row + column) % 4 == 0
 ]
 TRIPLES = 50
 # Other commits that add rows.

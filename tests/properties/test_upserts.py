@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.change import rows as row_changes
+from blztable import tuning
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
 from support.stores import FileInMemory
@@ -68,39 +68,37 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
     blz.to_blz(
         table(model), store, storage=blz.Storage(row_group_rows=data.draw(st.sampled_from([8, 64])))
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_changes, "LEAST_SHARE", share)
-        patch.setattr(row_changes, "MOST_DELETED", data.draw(st.sampled_from([2, 1 << 14])))
-        with blz.open(store, "a") as t:
-            for move in data.draw(st.lists(st.sampled_from("uuda"), min_size=1, max_size=4)):
-                before, version = model, t.version
-                if move == "u":
-                    names = data.draw(st.lists(st.sampled_from(NAMES), max_size=4, unique=True))
-                    keys = data.draw(st.lists(KEYS, max_size=6, unique=True))
-                    new = data.draw(rows(keys, names))
-                    there = [one["k"] for one in model if one["k"] in keys]
-                    done = t.upsert(table(new, names), on="k")
-                    assert done.rows_appended == len(set(keys) - set(there))
-                    assert done.rows_updated == (len(there) if names else 0)
-                    assert done.rows_deleted == 0
-                    model = upserted(model, new, names)
-                elif move == "d":
-                    key = data.draw(KEYS)
-                    assert t.delete(pc.field("k") == key).rows_deleted == sum(
-                        one["k"] == key for one in model
-                    )
-                    model = [one for one in model if one["k"] != key]
-                else:
-                    new = data.draw(rows(data.draw(st.lists(KEYS, max_size=4))))
-                    t.append(table(new))
-                    model = [*model, *new]
-                assert in_order(t.to_arrow().to_pylist()) == in_order(model)
-                assert t.count(filters=pc.field("k") > 9) == sum(one["k"] > 9 for one in model)
-                changes = t.diff(version).rows()
-                gone, come = changes.removed.to_pylist(), changes.added.to_pylist()
-                assert in_order([*before, *come]) == in_order([*model, *gone])
-                assert not {*in_order(gone)} & {*in_order(come)}
-            assert t.verify().is_intact
+    most = data.draw(st.sampled_from([2, 1 << 14]))
+    with tuning.tuned(rows_per_deleted=share, deleted_rows=most), blz.open(store, "a") as t:
+        for move in data.draw(st.lists(st.sampled_from("uuda"), min_size=1, max_size=4)):
+            before, version = model, t.version
+            if move == "u":
+                names = data.draw(st.lists(st.sampled_from(NAMES), max_size=4, unique=True))
+                keys = data.draw(st.lists(KEYS, max_size=6, unique=True))
+                new = data.draw(rows(keys, names))
+                there = [one["k"] for one in model if one["k"] in keys]
+                done = t.upsert(table(new, names), on="k")
+                assert done.rows_appended == len(set(keys) - set(there))
+                assert done.rows_updated == (len(there) if names else 0)
+                assert done.rows_deleted == 0
+                model = upserted(model, new, names)
+            elif move == "d":
+                key = data.draw(KEYS)
+                assert t.delete(pc.field("k") == key).rows_deleted == sum(
+                    one["k"] == key for one in model
+                )
+                model = [one for one in model if one["k"] != key]
+            else:
+                new = data.draw(rows(data.draw(st.lists(KEYS, max_size=4))))
+                t.append(table(new))
+                model = [*model, *new]
+            assert in_order(t.to_arrow().to_pylist()) == in_order(model)
+            assert t.count(filters=pc.field("k") > 9) == sum(one["k"] > 9 for one in model)
+            changes = t.changes(since=version)
+            gone, come = changes.removed.to_pylist(), changes.added.to_pylist()
+            assert in_order([*before, *come]) == in_order([*model, *gone])
+            assert not {*in_order(gone)} & {*in_order(come)}
+        assert t.verify().is_intact
 
 
 @few
@@ -109,8 +107,7 @@ def test_upserts_of_two_handles_and_in_transactions_are_made_one_after_the_other
     store, keys = RamStore(), list(range(30))
     model = data.draw(rows(keys))
     blz.to_blz(table(model), store, storage=blz.Storage(row_group_rows=10))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_changes, "LEAST_SHARE", data.draw(st.sampled_from([1, 5])))
+    with tuning.tuned(rows_per_deleted=data.draw(st.sampled_from([1, 5]))):
         handles = blz.open(store, "a"), blz.open(store, "a")
         for which in data.draw(st.lists(st.integers(0, 1), min_size=2, max_size=4)):
             some = st.lists(st.integers(0, 33), min_size=1, max_size=3, unique=True)

@@ -17,7 +17,41 @@ Column = pa.Array | pa.ChunkedArray
 
 def same(left: Column, right: Column) -> bool:
     """True if type and every row agree; dictionaries are compared by their values."""
-    return left.type == right.type and bits(left) == bits(right)
+    return left.type == right.type and (_is_same_memory(left, right) or bits(left) == bits(right))
+
+
+def _is_same_memory(left: Column, right: Column) -> bool:
+    """True if all buffers of two columns of a type agree, and so every row; False says nothing."""
+    if not _has_plain_buffers(left.type):
+        return False
+    left, right = _whole(left), _whole(right)
+    if pa.types.is_struct(left.type):
+        fields = range(left.type.num_fields)
+        return (
+            len(left) == len(right)
+            and left.null_count == right.null_count == 0
+            and all(_is_same_memory(left.field(n), right.field(n)) for n in fields)
+        )
+    return (len(left), left.offset) == (len(right), right.offset) and all(
+        one is other or (one is not None and other is not None and one.equals(other))
+        for one, other in zip(left.buffers(), right.buffers(), strict=True)
+    )
+
+
+def _has_plain_buffers(type_: pa.DataType) -> bool:
+    """True for numbers, times, text and bytes, and structs of these."""
+    if pa.types.is_struct(type_):
+        return all(_has_plain_buffers(field.type) for field in type_)
+    return pa.types.is_primitive(type_) or type_ in (
+        pa.string(),
+        pa.binary(),
+        pa.large_string(),
+        pa.large_binary(),
+    )
+
+
+def _whole(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def same_table(left: pa.Table, right: pa.Table) -> bool:

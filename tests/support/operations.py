@@ -14,7 +14,7 @@ from blztable.engine.version import versions
 from blztable.format import layout
 from blztable.storage.memory import RamStore
 from support.moved_first import moved_first
-from support.stores import Hooked, once, tree
+from support.stores import Hooked, copied, once, tree
 from support.stores import files_named as named_by
 
 
@@ -373,9 +373,7 @@ def _base() -> RamStore:
 
 def base() -> RamStore:
     """Return a store with the table to start with; it is written once and copied."""
-    store = RamStore()
-    store._entries = {key: replace(entry) for key, entry in _base()._entries.items()}
-    return store
+    return copied(_base())
 
 
 def opened(store, **options):

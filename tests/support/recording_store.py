@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from blztable.engine.read import parts
+from blztable.tuning import tuned
 from support import tamper
 
 
@@ -39,10 +39,9 @@ class Recorded:
         return [key for key, _, _ in self.reads if key.startswith("data/")]
 
     @contextmanager
-    def recording(self, monkeypatch) -> Iterator["Recorded"]:
+    def recording(self) -> Iterator["Recorded"]:
         """Clear the record, and read small files in pieces like large ones."""
-        with monkeypatch.context() as patch:
-            patch.setattr(parts, "SMALL_PART", 0)
+        with tuned(small_part_bytes=0):
             self.reads.clear()
             yield self
 

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,13 @@ def files_named(version: Version) -> set[str]:
 def directories_named(version: Version) -> set[str]:
     """Return the directories of a version's columns and of the bundles; some need not exist."""
     return {layout.BUNDLES, *map(layout.column, version.head.columns.paths)}
+
+
+def copied(store: RamStore) -> RamStore:
+    """Return a store in memory with the same entries, to be changed alone."""
+    copy = RamStore(store.name)
+    copy._entries = {key: replace(entry) for key, entry in store._entries.items()}
+    return copy
 
 
 def entries(store) -> set[str]:

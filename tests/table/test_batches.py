@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import select
+from blztable import tuning
 from blztable.engine.read import parts
 from blztable.engine.run.pool import Prefetcher
 from blztable.engine.version import versions
@@ -48,16 +48,15 @@ NUMBERS = list(range(ROWS))
 PATIENCE = 30
 
 
-def cut_windows(patch, rows: int, row_bytes: int = 8) -> None:
+def cut_windows(tuned, rows: int, row_bytes: int = 8) -> None:
     """Set windows of `rows` rows, for rows of `row_bytes` bytes."""
-    patch.setattr(select, "WINDOW_BYTES", rows * row_bytes)
-    patch.setattr(select, "USUAL_PAGE_ROWS", 8)
+    tuned(window_bytes=rows * row_bytes, window_rows=8)
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    """Make a table of 96 rows in three row groups, each of two select, each of two pages."""
-    cut_windows(monkeypatch, WINDOW)
+def path(tmp_path, tuned):
+    """Make a table of 96 rows in three row groups, each of two windows, each of two pages."""
+    cut_windows(tuned, WINDOW)
     table = pa.table({"n": pa.array(NUMBERS, "i8")})
     blz.to_blz(
         table,
@@ -145,7 +144,7 @@ def unnamed(rows: int) -> pa.Table:
     return pa.table({"a": pa.nulls(rows)}).select([])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_the_batches_of_any_table_are_its_rows(data):
     table = data.draw(tables() | st.integers(0, 40).map(unnamed))
@@ -162,9 +161,9 @@ def test_the_batches_of_any_table_are_its_rows(data):
         st.none() | st.lists(st.sampled_from(names), max_size=6) if names else st.none()
     )
     most = data.draw(st.none() | st.integers(1, 50) | st.just(1 << 100))
-    with pytest.MonkeyPatch.context() as patch, blz.open(store) as opened:
-        patch.setattr(select, "WINDOW_BYTES", data.draw(st.integers(1, 4000)))
-        patch.setattr(select, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([1, 3, 8, 16])))
+    nbytes, unit = data.draw(st.integers(1, 4000)), data.draw(st.sampled_from([1, 3, 8, 16]))
+    cut = tuning.tuned(window_bytes=nbytes, window_rows=unit)
+    with pytest.MonkeyPatch.context() as patch, cut, blz.open(store) as opened:
         watch = Watch(patch)
         whole = opened.to_arrow(chosen)
         stream = opened.to_batches(chosen, batch_rows=most)
@@ -193,11 +192,11 @@ KINDS += [pa.float32(), DICTIONARIES[0]]
 
 
 @pytest.fixture
-def mixed(tmp_path, monkeypatch):
-    """Return columns of types that other libraries know, in many select."""
+def mixed(tmp_path, tuned):
+    """Return columns of types that other libraries know, in many windows."""
     table = of(KINDS, 200)
     blz.to_blz(table, tmp_path / "mixed.blz", storage=blz.Storage(row_group_rows=60, page_rows=8))
-    cut_windows(monkeypatch, 24, table.nbytes // 200)
+    cut_windows(tuned, 24, table.nbytes // 200)
     return tmp_path / "mixed.blz"
 
 
@@ -273,12 +272,12 @@ def test_windows_of_one_batch_are_fetched_ahead_too(path, watch):
         assert numbers(stream) == NUMBERS[WINDOW:]
 
 
-def test_two_windows_are_in_memory_and_no_more(tmp_path, monkeypatch, watch):
+def test_two_windows_are_in_memory_and_no_more(tmp_path, tuned, watch):
     rows, window = 49_152, 8_192
     table = pa.table({"n": np.arange(rows)})
     options = {"row_group_rows": 2 * window, "page_rows": 1024, "durability": "process"}
     blz.to_blz(table, tmp_path / "t.blz", **arguments(**options))
-    cut_windows(monkeypatch, window)
+    cut_windows(tuned, window)
     gc.collect()
     before, held, given_out = pa.total_allocated_bytes(), [], -1
 
@@ -299,7 +298,7 @@ def test_two_windows_are_in_memory_and_no_more(tmp_path, monkeypatch, watch):
     assert_over()
 
 
-def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypatch, watch):
+def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, tuned, monkeypatch, watch):
     opened_files, opened_parts = Counter(), Counter()
 
     class Store(LocalStore):
@@ -324,7 +323,7 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, monkeypa
         storage=blz.Storage(row_group_rows=12_000, page_rows=1024),
         durability="process",
     )
-    cut_windows(monkeypatch, 3_000, 18)
+    cut_windows(tuned, 3_000, 18)
     with blz.open(store) as table:
         assert pa.Table.from_batches(table.to_batches()) == data
     assert len(watch.begun) >= 12
@@ -560,8 +559,8 @@ def test_a_stream_may_be_closed_by_the_thread_that_reads_ahead(path, watch):
 # Threads, forks, interrupts
 
 
-def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, monkeypatch):
-    cut_windows(monkeypatch, 64)
+def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, tuned):
+    cut_windows(tuned, 64)
     rows = 4096
     blz.to_blz(
         {"n": np.arange(rows)},
@@ -596,9 +595,9 @@ def test_threads_that_share_a_stream_get_every_batch_once(tmp_path, monkeypatch)
 FORKED = """
 import os, signal, sys, threading
 import blztable as blz
-from blztable.engine.query import select
+from blztable import tuning
 from blztable.storage.local import LocalStore
-select.WINDOW_BYTES, select.USUAL_PAGE_ROWS = 128, 8
+tuning.current = tuning.Tuning(window_bytes=128, window_rows=8)
 begun, go_on, where, main = threading.Event(), threading.Event(), sys.argv[2], os.getpid()
 
 
@@ -651,8 +650,8 @@ def test_a_forked_child_and_its_parent_go_on_each_for_itself(path, where):
 LEFT = """
 import sys
 import blztable as blz
-from blztable.engine.query import select
-select.WINDOW_BYTES, select.USUAL_PAGE_ROWS = 128, 8
+from blztable import tuning
+tuning.current = tuning.Tuning(window_bytes=128, window_rows=8)
 table = blz.open(sys.argv[1])
 stream = table.to_batches(batch_rows=8)
 for _ in range(int(sys.argv[2])):

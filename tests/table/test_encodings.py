@@ -132,7 +132,7 @@ CHANGES = {
 }
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(list(CHANGES)), min_size=1, max_size=5), st.booleans())
 def test_any_changes_of_encoded_values_are_those_of_plain_values(names, is_one_commit):
     plain, encoded = RamStore("plain"), RamStore("encoded")

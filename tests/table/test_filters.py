@@ -14,7 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import blocks, expressions, select
+from blztable import tuning
+from blztable.engine.query import expressions
 from blztable.errors import ColumnNotFoundError, SchemaError
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
@@ -80,11 +81,12 @@ def test_a_filter_leaves_the_rows_that_filtering_the_whole_table_does(given_, da
         positions = [at for one in columns for at in positions if table.column_names[at] == one]
     wanted = rows_of(table.select(positions), kept) if positions else None
     count = int(kept.sum())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "MORSEL_ROWS", data.draw(st.sampled_from([8, 1 << 19])))
-        patch.setattr(select, "READ_BYTES", data.draw(st.sampled_from([100, 1 << 28])))
-        patch.setattr(select, "USUAL_PAGE_ROWS", data.draw(st.sampled_from([8, 1 << 17])))
-        patch.setattr(select, "WINDOW_BYTES", data.draw(st.sampled_from([100, 1 << 25])))
+    with tuning.tuned(
+        morsel_rows=data.draw(st.sampled_from([8, 1 << 19])),
+        filter_bytes=data.draw(st.sampled_from([100, 1 << 28])),
+        window_rows=data.draw(st.sampled_from([8, 1 << 17])),
+        window_bytes=data.draw(st.sampled_from([100, 1 << 25])),
+    ):
         found = blz.read_table(store, columns=columns, filters=expression)
         with blz.open(store) as opened:
             batches = list(

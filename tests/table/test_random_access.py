@@ -268,9 +268,9 @@ def test_head_and_tail_say_what_is_not_possible(table):
 
 
 @pytest.mark.usefixtures("own_files_here")
-def test_rows_come_from_their_pages_alone_each_read_once(monkeypatch):
+def test_rows_come_from_their_pages_alone_each_read_once():
     numbers = pa.table({"a": np.arange(ROWS), "b": np.arange(ROWS) * 2, "c": np.arange(ROWS)})
-    with Recorded(stored(numbers)).recording(monkeypatch) as store, blz.open(store) as table:
+    with Recorded(stored(numbers)).recording() as store, blz.open(store) as table:
         reads = [
             (lambda: table.take([59, 3, 3, 4, 0, 16, 59, 25], columns=["b", "a"]), "ab"),
             (lambda: table[["c"]][59:2:-19], "c"),

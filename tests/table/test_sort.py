@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.change import sorting
 from blztable.engine.read.parts import OpenParts
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
@@ -126,7 +127,7 @@ def test_the_second_column_decides_where_the_first_is_equal(source):
     assert found.to_pydict() == {"a": [1, 1, 2, 2, None], "b": ["ä", "z", "y", "x", "q"]}
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_table_is_its_rows_in_the_order_of_any_columns(data):
     table = data.draw(own.tables())
@@ -195,9 +196,9 @@ def test_sorted_rows_come_in_one_commit_and_nobody_sees_them_in_another_order(so
     assert checked(store)["n"].to_pylist() == list(range(30))
 
 
-def test_a_stream_is_read_again_a_few_columns_at_a_time(monkeypatch):
+def test_a_stream_is_read_again_a_few_columns_at_a_time(tuned):
     """Each column is written in order before the next one is read."""
-    monkeypatch.setattr(sorting, "GROUP_BYTES", 1)
+    tuned(group_bytes=1)
     table = pa.table(dict.fromkeys("abcd", NUMBERS))
     calls = []
 
@@ -217,7 +218,7 @@ def test_columns_are_put_in_order_together_up_to_what_a_row_group_takes():
     def together(*nbytes):
         return [list(some) for some in sorting.Unsorted(None, 1, nbytes, None).batches()]
 
-    most = sorting.GROUP_BYTES
+    most = tuning.current.group_bytes
     assert together(1, 2, 3) == [[0, 1, 2]]
     assert together(most - 1, 1, 1, most, 2 * most, 5, 6) == [[0, 1], [2], [3], [4], [5, 6]]
 

@@ -103,7 +103,7 @@ ACTS = ("append", "delete", "update", "compact", "sort", "truncate")
 
 
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 4)), max_size=6), st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_changes_are_the_difference_of_the_rows_of_two_versions(acts, data):
     store = RamStore()
     row = st.tuples(st.integers(0, 4), st.sampled_from([None, "a", "b"]))

@@ -184,7 +184,7 @@ ACTS = st.sampled_from(["append", "tag", "untag", "vacuum", "write", "restore", 
 
 
 @given(st.lists(st.tuples(ACTS, st.integers(0, 5)), max_size=14))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_whatever_is_done_a_tagged_version_reads_as_it_was(acts):
     """A small model: the rows of each version, and which of them the tags name."""
     store = RamStore()

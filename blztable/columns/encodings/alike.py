@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from blztable import tuning
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Encoding, Stream, StreamLayout
-from blztable.columns.encodings.choose import EXACT, ROWS_PER_ODD, may_be_decimals
+from blztable.columns.encodings.choose import EXACT, may_be_decimals
 from blztable.columns.encodings.numbers import (
     FORMS,
     MOST_ODD,
@@ -186,7 +187,9 @@ def _scaled_by(
     # A reader adds base and code, both exact, and so gets these floats.
     is_odd = plain.scale(whole.astype("<f8")).view("<u8") != columns.view("<u8")
     odd_counts = np.count_nonzero(is_odd, axis=1)
-    fits = np.flatnonzero(odd_counts <= min(MOST_ODD, columns.shape[1] // ROWS_PER_ODD))
+    fits = np.flatnonzero(
+        odd_counts <= min(MOST_ODD, columns.shape[1] // tuning.current.rows_per_odd)
+    )
     if not len(fits):
         return
     whole, is_odd, odd_counts = whole[fits], is_odd[fits], odd_counts[fits]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from blztable import tuning
 from blztable.arrow.types import bits_of
 from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
@@ -37,10 +38,6 @@ MOST_POWER = 6
 _POWERS, _INVERSES = np.array(POWERS[: MOST_POWER + 1]), np.array(INVERSES[: MOST_POWER + 1])
 # So many values of a sample are looked at first.
 FEW_VALUES = 32
-# There are at least so many rows for each value that is no decimal.
-ROWS_PER_ODD = 64
-# A sample of a column with nulls must have at least this many values.
-LEAST_VALUES = 256
 # Integers below this are exact as doubles.
 EXACT = 1 << 53
 
@@ -217,7 +214,7 @@ def _scaled(
     nan = 0 if has_nan else None
     encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows, nan=nan)
     out = np.empty(min(STEP_ROWS, len(values)), "<f8")
-    most, odd_rows, odd = min(MOST_ODD, len(values) // ROWS_PER_ODD), [], 0
+    most, odd_rows, odd = min(MOST_ODD, len(values) // tuning.current.rows_per_odd), [], 0
     for start in range(0, len(values), len(out)):
         rows = slice(start, min(start + len(out), len(values)))
         found = out[: rows.stop - start]
@@ -312,7 +309,11 @@ def _some_of(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     if mask is None:
         return np.concatenate([values[rows] for rows in sample(len(values))])
     some = np.concatenate([values[rows][mask[rows]] for rows in sample(len(values))])
-    return some if len(some) >= LEAST_VALUES or mask.all() else _some_of(values[mask], None)
+    return (
+        some
+        if len(some) >= tuning.current.sampled_values or mask.all()
+        else _some_of(values[mask], None)
+    )
 
 
 def may_be_decimals(columns: np.ndarray) -> np.ndarray:
@@ -339,7 +340,7 @@ def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:
     encoding = Scaled(codes_layout("", 4), power, form, _words([0]), len(sample))
     found = encoding.scale(wide.astype("<i8").astype("<f8"))
     odd = np.count_nonzero(found.view("<u8") != sample.view("<u8"))
-    return bool(odd <= len(sample) // ROWS_PER_ODD)
+    return bool(odd <= len(sample) // tuning.current.rows_per_odd)
 
 
 def _bounds(values: np.ndarray, mask: np.ndarray | None, page_rows: int) -> list[tuple[int, int]]:

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable import tuning
 from blztable.arrow.types import bytes_of, is_text, mask_of
 from blztable.block_terms import ENDS
 from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
@@ -38,10 +39,6 @@ from blztable.errors import CorruptError, SchemaError
 # A sample of values: this many runs of this many values.
 SAMPLE_RUNS, SAMPLE_ROWS = 8, 512
 SAMPLED_ROWS = SAMPLE_RUNS * SAMPLE_ROWS
-# A dictionary must have at least this many rows for each item.
-ROWS_PER_ITEM = 8
-# Few items: two of their codes are looked up at once.
-FEW_ITEMS = 128
 # Of more items a sample of 4,096 rows has mostly different ones: there are above 6,000.
 _MOST_SAMPLED = SAMPLED_ROWS * 3 // 4
 
@@ -68,9 +65,9 @@ def to_try(array: pa.Array, most: int) -> tuple[pa.Array, ...]:
     eighth of the rows: a dictionary of all takes long if they do not repeat.
     """
     count = _count_distinct([array[rows] for rows in sample(len(array))])
-    if not 0 < count <= min(most, _MOST_SAMPLED, len(array) // ROWS_PER_ITEM):
+    if not 0 < count <= min(most, _MOST_SAMPLED, len(array) // tuning.current.rows_per_item):
         return ()
-    return (array,) if count <= FEW_ITEMS else (array[: len(array) // 8], array)
+    return (array,) if count <= tuning.current.few_items else (array[: len(array) // 8], array)
 
 
 def _count_distinct(parts: list[pa.Array]) -> int:
@@ -409,7 +406,7 @@ def encode_few_items(
     page_rows
         Rows of a page; None to choose.
     worth
-        Returns the bytes that codes of more than `FEW_ITEMS` items may have in place of text.
+        Returns the bytes that codes of more than `few_items` items may have in place of text.
 
     Returns
     -------
@@ -430,9 +427,11 @@ def encode_few_items(
     for rows in tried:
         found = rows.dictionary_encode() if short is None else short
         items = found.dictionary.cast(pa.large_binary())
-        if len(items) > min(MOST_ITEMS, len(array) // ROWS_PER_ITEM) or not _has_room(items):
+        if len(items) > min(
+            MOST_ITEMS, len(array) // tuning.current.rows_per_item
+        ) or not _has_room(items):
             return None
-        if len(items) > FEW_ITEMS and not _is_worth(items, len(array), data, worth):
+        if len(items) > tuning.current.few_items and not _is_worth(items, len(array), data, worth):
             return None
     if is_text(array.type):
         try:

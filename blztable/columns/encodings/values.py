@@ -13,9 +13,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import bytes_of
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.encodings.dictionary import ROWS_PER_ITEM, to_try
+from blztable.columns.encodings.dictionary import to_try
 from blztable.columns.encodings.numbers import codes_layout
 from blztable.errors import CorruptError
 
@@ -107,7 +108,7 @@ def encode_few_values(
     found = None
     for rows in to_try(values, limit):
         found = rows.dictionary_encode()
-        if len(found.dictionary) > min(limit, len(values) // ROWS_PER_ITEM):
+        if len(found.dictionary) > min(limit, len(values) // tuning.current.rows_per_item):
             return None
     if found is None:
         return None

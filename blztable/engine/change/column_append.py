@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.casts import widened
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.types import one_array, stream_layouts
@@ -28,10 +29,6 @@ from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersio
 from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import (
-    COLUMN_BYTES,
-    GROUP_BYTES,
-    MOST_BYTES,
-    MOST_SMALL,
     bytes_taken,
     is_fixed,
     rows_per_group,
@@ -71,8 +68,8 @@ class ColumnwiseAppend:
         column.add(values, self._size)
         if self._size is None and (
             column.rows >= self._enough
-            or column.nbytes >= COLUMN_BYTES
-            or self._waiting_bytes >= GROUP_BYTES
+            or column.nbytes >= tuning.current.group_column_bytes
+            or self._waiting_bytes >= tuning.current.group_bytes
         ):
             self._size = self._rows_per_group()
             for each in self._columns:
@@ -141,7 +138,8 @@ class ColumnwiseAppend:
         size = rows_per_group(nbytes, 1000, group_rows_of(storage))
         # Halve the size while its rows would be too large, as an append does.
         is_free = not storage.row_group_rows
-        while is_free and size > 1 and size * max(nbytes, default=0) > 1000 * MOST_BYTES:
+        most = 1000 * tuning.current.group_text_bytes
+        while is_free and size > 1 and size * max(nbytes, default=0) > most:
             size //= 2
         return size
 
@@ -180,7 +178,7 @@ class _Column:
         self._waiting_bytes += nbytes
         if size is not None:
             self.write(size)
-        if len(self._waiting) > MOST_SMALL:
+        if len(self._waiting) > tuning.current.joined_tables:
             # Thousands of small arrays take more memory than their rows.
             try:
                 self._waiting = [one_array(self._whole())]
@@ -255,10 +253,11 @@ class _Column:
 
         A single row is always allowed, and so are rows of a fixed width, whose size is known.
         """
-        if rows > 1 and nbytes > MOST_BYTES and not is_fixed(self._field.type):
+        most = tuning.current.group_text_bytes
+        if rows > 1 and nbytes > most and not is_fixed(self._field.type):
             raise LimitError(
                 f"column {self._field.name!r}: {rows} rows take {nbytes} bytes, more than the "
-                f"{MOST_BYTES} allowed in a row group, and row groups have {size} rows; append "
+                f"{most} allowed in a row group, and row groups have {size} rows; append "
                 "whole rows with append(), or pass a smaller row_group_rows"
             )
 

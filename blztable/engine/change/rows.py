@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import Portion, as_stored, nulls, stored_type
 from blztable.columns.types import one_array, take
@@ -39,9 +40,6 @@ from blztable.format.jsontext import MAX_NUMBER, Json
 Run = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
-# A row group is written again once more than one in so many of its rows is deleted, and once the
-# table has so many deleted rows, because each commit writes them and each reader reads them.
-LEAST_SHARE, MOST_DELETED = 16, 1 << 14
 # Rows of a row group that may have deleted ones: some read all of it to change a column.
 MOST_STORED = 1 << 24
 
@@ -226,7 +224,7 @@ def remove(
 def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, bytes]:
     """Return all deleted rows of each row group that is not worth writing again for a few more."""
     head = staged.head
-    budget = MOST_DELETED - head.deleted_rows
+    budget = tuning.current.deleted_rows - head.deleted_rows
     found = {}
     for group, selected in kept.items():
         stored, before = head.stored_rows[group], head.all_deleted[group]
@@ -242,7 +240,7 @@ def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, 
 
 def are_few(rows: int, of: int) -> bool:
     """True if so few rows of a row group change that its parts are not worth writing again."""
-    return rows * LEAST_SHARE <= of
+    return rows * tuning.current.rows_per_deleted <= of
 
 
 @dataclass(frozen=True, slots=True)

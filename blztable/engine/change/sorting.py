@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import Portion, as_stored, large_type, stored_type
 from blztable.columns.types import one_array, take
@@ -21,7 +22,7 @@ from blztable.engine.read.selection import spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
-from blztable.engine.write.row_groups import GROUP_BYTES, GroupRows, bytes_taken, rows_per_group
+from blztable.engine.write.row_groups import GroupRows, bytes_taken, rows_per_group
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
 
@@ -80,7 +81,7 @@ class Unsorted:
         """Yield the indices of columns to sort at the same time: one or as many as fit."""
         start, taken = 0, 0
         for index, nbytes in enumerate(self.nbytes):
-            if index > start and taken + nbytes > GROUP_BYTES:
+            if index > start and taken + nbytes > tuning.current.group_bytes:
                 yield range(start, index)
                 start, taken = index, 0
             taken += nbytes

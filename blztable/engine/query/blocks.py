@@ -9,13 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from blztable import tuning
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
 from blztable.format import deletions
 from blztable.format.deletions import Deleted
-
-# Rows of a morsel; more if one row group has more.
-MORSEL_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ def morsels(blocks: Blocks) -> Iterator[Blocks]:
         return
     is_first = np.diff(blocks.groups, prepend=-1) != 0
     before = (np.cumsum(blocks.rows) - blocks.rows)[is_first]
-    number = (before // MORSEL_ROWS)[np.cumsum(is_first) - 1]
+    number = (before // tuning.current.morsel_rows)[np.cumsum(is_first) - 1]
     cuts = np.flatnonzero(np.diff(number)) + 1
     for first, last in pairwise([0, *cuts.tolist(), len(blocks)]):
         yield blocks[first:last]

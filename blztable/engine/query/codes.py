@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import as_stored, bits_of
 from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan
 from blztable.errors import CorruptError
 
-# A part is read as codes only if it has so many rows for each code.
-ROWS_PER_VALUE = 4
 # Row groups that tell whether a column has codes, and the share of their rows that must have them.
 # A look at all row groups may take as long as a scan.
 _LOOKED_AT, _CODED_SHARE = 8, 0.9
@@ -80,7 +79,7 @@ class CodedColumn:
 
 def read(reader: ColumnReader, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:
     """Read spans of rows of a column as codes; None if they have to be read as values."""
-    parts = reader.codes(index, spans, ROWS_PER_VALUE)
+    parts = reader.codes(index, spans, tuning.current.rows_per_code)
     if parts is None:
         return None
     for values, codes in parts:
@@ -100,7 +99,7 @@ def has_codes(reader: ColumnReader, index: int) -> bool:
     coded = 0
     try:
         for group in largest:
-            most = int(rows[group] / ROWS_PER_VALUE)
+            most = int(rows[group] / tuning.current.rows_per_code)
             if reader.values_of_codes(index, group, most) is not None:
                 coded += int(rows[group])
     except CorruptError:

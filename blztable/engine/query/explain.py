@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from blztable import tuning
 from blztable.engine.query.blocks import morsels
 from blztable.engine.query.expressions import text_of
 from blztable.engine.query.morsel import unread
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import READ_BYTES, windows
+from blztable.engine.query.select import windows
 from blztable.engine.read.columns import OpenColumns, file_bytes
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
@@ -51,7 +52,7 @@ def explain(
     rows = 0
     groups: set[int] = set()
     read = scan.columns if scan else positions
-    for window in windows(projection, read, selected, READ_BYTES, scan):
+    for window in windows(projection, read, selected, tuning.current.filter_bytes, scan):
         with OpenColumns(projection) as reader:
             for position, spans in _reads(window, positions, scan, reader):
                 counts = counted[position]

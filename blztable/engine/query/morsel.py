@@ -5,7 +5,7 @@ Knows nothing of statistics, nor of other morsels.
 Theory of operation. `scan` cuts the table into morsels of whole row groups and runs each as one
 task of the pool. A morsel has one flag for each of its rows: the row passed all steps so far. A
 step looks only at blocks in which statistics left it open. A read of columns for some rows, for a
-step or for the result, decodes the pages that have such a row; where at most 1 in `SPARSE` rows of
+step or for the result, decodes the pages that have such a row; where at most one in some rows of
 these pages is one of them, or rows are very large, it reads single rows. A condition on one column
 is evaluated on its codes (`codes`) if possible. Columns stay in the morsel: a later step, or the
 result, reads again only what they do not cover. Reads inside a morsel use the pool too, so a single
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable import tuning
 from blztable.arrow.types import is_binary, is_text
 from blztable.columns.paging import CHUNK_BYTES, USUAL_PAGE_ROWS
 from blztable.engine.query import codes, expressions
@@ -33,11 +34,8 @@ from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
 
-# Single rows are read if at most one row in so many is wanted. At 4 to 8 % of the rows, to decode
-# pages and to choose among their rows costs as much as to read the rows one by one.
-SPARSE = 16
-# Bytes of a row of which most chunks have no wanted one then.
-LARGE_ROW = CHUNK_BYTES // SPARSE
+# Bytes of a row of which most chunks have no wanted one if single rows are read.
+LARGE_ROW = CHUNK_BYTES // 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ class Morsel:
             return None
         pages, _ = blocks.pages(min(units, default=USUAL_PAGE_ROWS))
         has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
-        if np.count_nonzero(rows) * SPARSE <= pages.rows[has_row].sum():
+        if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
         return _ReadSet(np.repeat(has_row, pages.rows), pages[has_row].spans())
 

@@ -3,7 +3,7 @@
 Does not know how a filter is evaluated (`scan`).
 
 Theory of operation. A filtered read goes through the table window by window, in the calling
-thread. A window is a range of rows whose columns of the filter take at most `READ_BYTES`, without
+thread. A window is a range of rows whose columns of the filter take at most `filter_bytes`, without
 the row groups that the manifest prunes. The `Scan` filters one window with all threads of
 the pool, then the next window begins: memory is one window of the filter's columns and the result.
 A read without a filter, or with one that the manifest decides, decodes straight into the result.
@@ -16,9 +16,9 @@ from itertools import chain, pairwise
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import nulls
-from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.statistics.bounds import extreme, extreme_of_all
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import one_array
@@ -27,9 +27,6 @@ from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
-
-# Bytes of a window of a stream.
-WINDOW_BYTES = 64_000_000
 
 
 def row_windows(
@@ -43,10 +40,9 @@ def row_windows(
     `may_be_cut` is False for a row group without files: it takes no memory, and may claim any
     number of rows.
     """
-    size = (
-        max(int((nbytes or WINDOW_BYTES) / max(row_bytes, 1)) // USUAL_PAGE_ROWS, 1)
-        * USUAL_PAGE_ROWS
-    )
+    unit = tuning.current.window_rows
+    fitting = int((nbytes or tuning.current.window_bytes) / max(row_bytes, 1))
+    size = max(fitting // unit, 1) * unit
     start = stop = 0
     for group, rows in enumerate(row_groups):
         if stop > start and stop + rows - start > size:
@@ -60,10 +56,6 @@ def row_windows(
             start = stop
     if stop > start:
         yield start, stop
-
-
-# Bytes of a window of a filter's columns, for a read whose result is one table.
-READ_BYTES = 256_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,8 @@ def read_selected(
             rows = rows if scan is None else scan.within(rows)
             arrays = reader.columns(columns, rows, progress, with_nans)
             return Selected(arrays, numbers(reader.projection.version.head.row_groups, rows))
-        for window in windows(reader.projection, scan.columns, rows, READ_BYTES, scan):
+        nbytes = tuning.current.filter_bytes
+        for window in windows(reader.projection, scan.columns, rows, nbytes, scan):
             results.append(select(reader, columns, window, scan))
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
@@ -169,7 +162,8 @@ def count(reader: ColumnReader, scan: Scan) -> int:
         RowSpan(group, 0, int(groups[group]))
         for group in np.flatnonzero(scan.may_match & is_open).tolist()
     ]
-    for window in windows(scan.projection, scan.columns, undecided, READ_BYTES, scan):
+    nbytes = tuning.current.filter_bytes
+    for window in windows(scan.projection, scan.columns, undecided, nbytes, scan):
         reader.forget_before(window[0].group)
         rows += scan.filter(window, reader).count
     return rows

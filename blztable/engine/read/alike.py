@@ -8,7 +8,7 @@ the manifest with the first one (`LinesAlike`), and checks their entries in the 
 comparisons of whole arrays. A column that differs in anything is left to the phased reader, which
 also names what is wrong with it. Then the pool runs a task for each chunk of the first bundle. A
 task decompresses this chunk, and those that the same columns have in other bundles, and decodes
-them into one matrix. A column is a row of the matrix, and keeps all of it; above `MATRIX_BYTES`
+them into one matrix. A column is a row of the matrix, and keeps all of it; above `matrix_bytes`
 each column has memory of its own.
 
 Knows only types of which any bytes are values.
@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
@@ -35,14 +36,8 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
 from blztable.format.line import NAN_IS_NULL, ColumnParts, LinesAlike
 
-# Fewer columns are read as fast one by one.
-LEAST_COLUMNS = 4
-# To decode fewer bytes takes less time than to wake another thread.
-SHARED_BYTES = 2 << 20
 # Each family is looked for among all lines that are left.
 MOST_FAMILIES = 4
-# The bytes of a matrix of several columns.
-MATRIX_BYTES = 2 << 20
 
 
 def read_alike(
@@ -60,13 +55,14 @@ def read_alike(
     groups, rows = [span.group for span in selected], head.stored_rows
     is_whole = all((span.start, span.stop) == (0, rows[span.group]) for span in selected)
     is_bundled = bool(head.bundles) and all(head.bundles[group] for group in groups)
-    if not groups or not is_whole or not is_bundled or head.deleted or len(lines) < LEAST_COLUMNS:
+    is_matrix = len(lines) >= tuning.current.matrix_columns_read
+    if not groups or not is_whole or not is_bundled or head.deleted or not is_matrix:
         return {}
     try:
         parted = list(_parted(parts, lines, groups, with_nans))
         nbytes = sum(one.nbytes for one in parted)
         check_memory(nbytes, parts.version.store.name)
-        run([one.decode for one in parted], is_alone=nbytes < SHARED_BYTES)
+        run([one.decode for one in parted], is_alone=nbytes < tuning.current.matrix_shared_bytes)
     except DAMAGED:
         # The phased reader says what is wrong, and with which column.
         return {}
@@ -98,7 +94,7 @@ def _families(
 ) -> Iterator[tuple[ColumnParts, dict[int, list[int]]]]:
     """Yield the first of the lines that are alike, and their places in the bundles, by line."""
     for _ in range(MOST_FAMILIES):
-        if len(lines) < LEAST_COLUMNS:
+        if len(lines) < tuning.current.matrix_columns_read:
             return
         first, at, others = version.line_parts(lines[0]), {}, []
         like = LinesAlike(version.text(lines[0]), len(first.k))
@@ -109,7 +105,7 @@ def _families(
                 others.append(line)
             else:
                 at[line] = places
-        if len(at) >= LEAST_COLUMNS:
+        if len(at) >= tuning.current.matrix_columns_read:
             yield first, at
         lines = [line for line in others if line != lines[0]]
 
@@ -283,7 +279,7 @@ class _Columns:
     def decode(self) -> None:
         """Decode all columns, and find the nulls."""
         count, rows, dtype = len(self._lines), self._rows, self._dtype
-        is_small = self.nbytes <= MATRIX_BYTES
+        is_small = self.nbytes <= tuning.current.matrix_bytes
         matrix = np.empty((count, rows if is_small else 0), dtype)
         self._values = list(matrix) if is_small else [np.empty(rows, dtype) for _ in range(count)]
         valid, low = np.ones((count, rows if self._may_have_nulls else 0), np.bool_), 0

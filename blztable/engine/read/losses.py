@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Literal, NamedTuple, get_args
 
+from blztable import tuning
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
 
 # What a read does about damage.
 OnCorrupt = Literal["raise", "skip", "null"]
 ON_CORRUPT = get_args(OnCorrupt)
-# So often rows are read to find the losses of a column and row group exactly.
-MOST_ATTEMPTS = 1024
 
 # Reads the rows from a start to a stop; returns the reason if that fails because of damage.
 Attempt = Callable[[int, int], str | None]
@@ -70,11 +69,11 @@ def find_losses(
     unit_rows : int
         Rows that are read together; runs are cut between them.
     most_pieces : int
-        The number of pieces of the rows that are told apart once `MOST_ATTEMPTS` were made.
+        The number of pieces of the rows that are told apart once `attempts` were made.
     """
     units = -(-(stop - start) // unit_rows)
     piece_rows = -(-units // most_pieces) * unit_rows
-    cuts = chain(repeat(unit_rows, MOST_ATTEMPTS), repeat(piece_rows))
+    cuts = chain(repeat(unit_rows, tuning.current.attempts), repeat(piece_rows))
     return _lost(attempt, start, stop, cuts)
 
 

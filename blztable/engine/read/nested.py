@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.nested.assemble import assemble, rows_of_children, taken
 from blztable.arrow.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.arrow.types import nulls
@@ -31,9 +32,6 @@ from blztable.engine.run.limits import check_rows
 from blztable.errors import CorruptError
 from blztable.format.line import ColumnParts
 
-# Single rows of lists of one size are read without the rest of their pages if at most one row in so
-# many is wanted: the index of each item costs more than its value.
-FEW = 256
 # An index of a row that is picked.
 INDEX_BYTES = 8
 
@@ -221,7 +219,8 @@ def _is_exact(node: Node, picked: Sequence[RowIndices], facts: ColumnParts) -> b
     if ways & {ITEMS, RUNS, CODES}:
         return False
     rows = sum(facts.facts.rows[one.group] for one in picked)
-    return SIZE not in ways or sum(one.count for one in picked) * FEW <= rows
+    count = sum(one.count for one in picked)
+    return SIZE not in ways or count * tuning.current.rows_per_list <= rows
 
 
 def _spread(rows: np.ndarray, size: int) -> np.ndarray:

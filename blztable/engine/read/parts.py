@@ -37,6 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable import tuning
 from blztable.arrow.types import bytes_of, is_text
 from blztable.block_terms import (
     CODES,
@@ -205,8 +206,6 @@ def _limit() -> int:
 # Each is the sum of the limits of its contents.
 MAX_FRONT_BYTES = FILE_HEADER.size + MAX_METADATA_BYTES + 8 * MAX_CHUNKS
 MAX_TRAILER_BYTES = (MAX_LAYERS + 1) * MAX_LAYER_BYTES + 64 * MAX_CHUNKS
-# A bundle up to this size is read at once. For one column of it this costs some 30 microseconds.
-SMALL_BUNDLE = 256 << 10
 # Kinds whose base is in the entry.
 _BASED = ("narrow", "scaled")
 _ZERO = words_to_json(np.zeros(1, "<i8"))
@@ -217,10 +216,6 @@ _Entry = tuple[int, int, int, int, int, int, int]
 Slot = tuple[int, int]
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
-# A superchunk up to this size is read at once and kept until its chunks are decoded.
-SMALL_PART = 64 << 10
-# A read keeps so many bytes of small bundles, which may have many columns beside those it reads.
-KEPT_BYTES = 32 << 20
 
 
 def open_superchunk(reader: PartReader, facts: PartFacts, small: int) -> Superchunk:
@@ -599,7 +594,7 @@ def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle
         facts.trailer_length,
         facts.crc,
     )
-    superchunk = open_superchunk(reader, whole, SMALL_BUNDLE)
+    superchunk = open_superchunk(reader, whole, tuning.current.small_bundle_bytes)
     sizes = bundle.chunk_sizes(superchunk.info)
     typesizes = [one.typesize for one in superchunk.info.streams for _ in one.chunks]
     first, streams = 0, []
@@ -739,7 +734,7 @@ class Part:
     @property
     def is_small(self) -> bool:
         """True if opening the part read all of it."""
-        return self.cbytes <= SMALL_PART
+        return self.cbytes <= tuning.current.small_part_bytes
 
     @property
     def nbytes_to_open(self) -> int:
@@ -848,7 +843,7 @@ def open_part(
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
-        superchunk = open_superchunk(reader, facts, SMALL_PART)
+        superchunk = open_superchunk(reader, facts, tuning.current.small_part_bytes)
         _check_packing(claims, superchunk.info.packing)
         root = place(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
@@ -953,7 +948,7 @@ class OpenParts(Closing):
             reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
             opened = open_bundle(reader, facts, head.stored_rows[group])
             self._kept += len(reader.kept or b"")
-            if self._kept > KEPT_BYTES:
+            if self._kept > tuning.current.kept_bundle_bytes:
                 self._kept -= len(reader.kept or b"")
                 reader.kept = None
             # `setdefault` is atomic: of two threads that open one bundle, the second drops its own.

@@ -9,7 +9,7 @@ A child of a block (a dictionary) is read whole. Opens nothing and decodes nothi
 
 Chunk decoding: requested bytes of a stream, from the file to their sinks. A reader asks for ranges
 of bytes of a stream: `ByteRequest(low, high, sink)`. `runs` finds the chunks that hold requested
-bytes, and joins chunks that lie one after another in the file into a `Run` of about `RUN_BYTES`.
+bytes, and joins chunks that lie one after another in the file into a `Run` of about `run_bytes`.
 `joined` makes tasks of runs; small runs share a task. A pool runs the tasks in any order and in any
 thread. A task reads the bytes of a run by one call into memory of its thread. For each chunk it
 compares the checksum, checks the header, decompresses, and passes the bytes to the sinks. If a sink
@@ -28,6 +28,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from blztable import tuning
 from blztable.block_terms import ENDS, VALUES
 from blztable.columns.blocks import Decoder, Piece, Target
 from blztable.columns.codecs.lists import ROWS
@@ -57,10 +58,6 @@ from blztable.format.chunk import (
     decompress_into,
 )
 
-# Uncompressed bytes that are read by one call, if they lie together.
-RUN_BYTES = 2 << 20
-# Smaller runs share a task, because a task costs some 20 microseconds of Python.
-TASK_BYTES = 1 << 18
 # If a sink needs more ranges of a chunk, it is not worth while to look which blocks have them.
 FEW_RANGES = 1 << 10
 
@@ -194,7 +191,7 @@ class MadeRun(Run):
 
     def decode(self) -> None:
         """Pass zeros to the sinks, which decode them."""
-        step = RUN_BYTES // self.place.layout.typesize * self.place.layout.typesize
+        step = tuning.current.run_bytes // self.place.layout.typesize * self.place.layout.typesize
         with self.part.error_context(self.place.name):
             for request in self.requests:
                 for low in range(request.low, request.high, step):
@@ -261,7 +258,7 @@ class _BundledRuns:
 
 
 def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Iterator[Run]:
-    """Yield the chunks of a stream that hold requested bytes, about `RUN_BYTES` together.
+    """Yield the chunks of a stream that hold requested bytes, about `run_bytes` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
     """
@@ -278,13 +275,13 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
     begin = head = 0
     # The request that contains the next byte, or else the next one; and the last request reached.
     request = last = at = index = 0
-    ends = list(accumulate(place.info.chunks))
+    ends, most = list(accumulate(place.info.chunks)), tuning.current.run_bytes
     while requests[-1].high > at:
         end = ends[index]
         while requests[request].high <= at:
             request += 1
         is_needed = requests[request].low < end
-        if first is not None and (not is_needed or at - begin >= RUN_BYTES):
+        if first is not None and (not is_needed or at - begin >= most):
             yield Run(part, place, requests[head : last + 1], first, index, begin)
             first = None
         if is_needed and first is None:
@@ -315,7 +312,7 @@ def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Ta
     for one in alone():
         waiting.append(one)
         nbytes += one.nbytes
-        if nbytes >= TASK_BYTES:
+        if nbytes >= tuning.current.read_task_bytes:
             yield partial(_decode_all, waiting, progress)
             waiting, nbytes = [], 0
     if waiting:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 
+from blztable import tuning
 from blztable.engine.version import in_flight, mirrors, versions
 from blztable.engine.version.new_files import NewFiles, remove_column
-from blztable.engine.version.versions import LOCK_SECONDS, Version
+from blztable.engine.version.versions import Version
 from blztable.errors import (
     BlzError,
     BusyError,
@@ -164,7 +165,7 @@ def _pin(plan: Plan, locks: ExitStack) -> Version | None:
     store = plan.store
     if plan.base is not None:
         try:
-            pinned = store.lock(plan.base.key, shared=True, timeout=LOCK_SECONDS)
+            pinned = store.lock(plan.base.key, shared=True, timeout=tuning.current.lock_seconds)
         except KeyNotFound:
             # Raise CorruptError if another program removed the newest manifest.
             versions.checked_newest(store)

@@ -36,12 +36,13 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Self
 
+from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
-from blztable.engine.version.versions import LOCK_SECONDS, Version
+from blztable.engine.version.versions import Version
 from blztable.errors import (
     BlzError,
     CommitUnknownError,
@@ -421,7 +422,7 @@ def _unknown(store: Store, number: int, error: BlzError) -> CommitUnknownError:
 def _pin(version: Version) -> Lock:
     """Pin the published version."""
     try:
-        return version.store.lock(version.key, shared=True, timeout=LOCK_SECONDS)
+        return version.store.lock(version.key, shared=True, timeout=tuning.current.lock_seconds)
     except (BlzError, KeyNotFound) as error:
         raise CommitUnknownError(
             f"{version.store.name}: version {version.head.version} is committed, but it cannot be "

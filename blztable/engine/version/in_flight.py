@@ -18,21 +18,16 @@ time, so that no writer waits for a vacuum that waits for another writer for hou
 import time
 from contextlib import ExitStack
 
-from blztable import interrupts
-from blztable.engine.version.versions import LOCK_SECONDS
+from blztable import interrupts, tuning
 from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.storage.store import KeyNotFound, Lock, Store
 
-# Seconds for which a waiting vacuum keeps the gate closed, and then open.
-CLOSED_SECONDS = 1.0
-OPEN_SECONDS = 0.2
-
 
 def writing(store: Store) -> ExitStack:
     """Announce files in flight until the result is closed."""
-    with _lock(store, layout.META, shared=True, wait=LOCK_SECONDS):
-        return _lock_both(store, shared=True, wait=LOCK_SECONDS)
+    with _lock(store, layout.META, shared=True, wait=tuning.current.lock_seconds):
+        return _lock_both(store, shared=True, wait=tuning.current.lock_seconds)
 
 
 def alone(store: Store, wait: float) -> ExitStack:
@@ -43,22 +38,24 @@ def alone(store: Store, wait: float) -> ExitStack:
         try:
             with _lock(store, layout.META, shared=False, wait=left):
                 left = max(deadline - time.monotonic(), 0.0)
-                return _lock_both(store, shared=False, wait=min(left, CLOSED_SECONDS))
+                return _lock_both(
+                    store, shared=False, wait=min(left, tuning.current.gate_closed_seconds)
+                )
         except BusyError:
-            if time.monotonic() + OPEN_SECONDS >= deadline:
+            if time.monotonic() + tuning.current.gate_open_seconds >= deadline:
                 raise
         interrupts.raise_pending()
-        time.sleep(OPEN_SECONDS)
+        time.sleep(tuning.current.gate_open_seconds)
 
 
 def writers_lock(store: Store, *, durable: bool) -> Lock:
     """Take the lock under which one writer at a time publishes a version."""
     try:
-        return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
+        return store.lock(layout.LOCK, shared=False, timeout=tuning.current.lock_seconds)
     except KeyNotFound:
         # Some tools leave empty files out of a copy.
         store.prepare(*layout.PREPARED, durable=durable)
-        return store.lock(layout.LOCK, shared=False, timeout=LOCK_SECONDS)
+        return store.lock(layout.LOCK, shared=False, timeout=tuning.current.lock_seconds)
 
 
 def _lock_both(store: Store, *, shared: bool, wait: float) -> ExitStack:

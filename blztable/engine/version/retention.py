@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Self
 
+from blztable import tuning
 from blztable.engine.version import versions
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BusyError
@@ -33,14 +34,6 @@ from blztable.storage.store import KeyNotFound, Lock, Store
 
 _log = logging.getLogger(__name__)
 
-KEEP_VERSIONS = 10
-KEEP_SECONDS = 3600
-# Versions kept by a commit that replaces the table: a copy shares no file with the one before.
-KEEP_REPLACED = 2
-# A quick run of appends removes its expired versions when there are this many, or when one of them
-# was replaced this many seconds ago.
-RUN_VERSIONS = 8
-RUN_SECONDS = 60
 # Operations that the run consists of. The last one, an append, does not leave many bytes behind.
 _RUN = {"append", "merge"}
 # Properties, with "keep_" before each.
@@ -59,8 +52,8 @@ class Limits:
         Bytes that the older versions may take beside the newest one; None for any number.
     """
 
-    versions: int = KEEP_VERSIONS
-    seconds: float = KEEP_SECONDS
+    versions: int = tuning.current.keep_versions
+    seconds: float = tuning.current.keep_seconds
     nbytes: int | None = None
 
     @classmethod
@@ -68,10 +61,12 @@ class Limits:
         """Return the limits that a head sets."""
         chosen = {name: head.properties.get(f"keep_{name}") for name in _NAMES}
         is_free = all(value is None for value in chosen.values())
-        most = KEEP_REPLACED if is_free and head.operation == "replace" else KEEP_VERSIONS
+        is_replaced = is_free and head.operation == "replace"
+        usual = tuning.current
+        most = usual.keep_replaced if is_replaced else usual.keep_versions
         return cls(
             _limit(chosen["versions"], most),
-            _limit(chosen["seconds"], KEEP_SECONDS),
+            _limit(chosen["seconds"], usual.keep_seconds),
             _limit(chosen["bytes"], None),
         )
 
@@ -88,9 +83,9 @@ def is_due(newest: Head, before: Head | None) -> bool:
         return True
     numbers = [*(number for _, number in newest.history), newest.version]
     expired = expired_versions(newest, numbers, limits)
-    if len(expired) >= RUN_VERSIONS:
+    if len(expired) >= tuning.current.run_versions:
         return True
-    recent = _seconds_ago(RUN_SECONDS)
+    recent = _seconds_ago(tuning.current.run_seconds)
     replaced = _replaced(newest, numbers)
     return any(replaced[number] < recent for number in expired)
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 from operator import index
 from typing import Any
 
+from blztable import tuning
 from blztable.engine.version import in_flight, mirrors, retention, versions
 from blztable.engine.version.new_files import flush_whole
-from blztable.engine.version.versions import DAMAGED, LOCK_SECONDS, Version
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
@@ -30,7 +31,7 @@ def vacuum(
     *,
     keep: int | None = None,
     older_than: float | None = None,
-    wait: float = LOCK_SECONDS,
+    wait: float = tuning.current.lock_seconds,
 ) -> Vacuumed:
     """Remove expired versions and orphans; None stands for the table's own property.
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import schema
 from blztable.engine.version.mirrors import mirrored_number
@@ -31,7 +32,6 @@ from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 E = TypeVar("E", bound=BlzError)
 
-LOCK_SECONDS = 30.0
 # How often a change is made again after a conflict, and the seconds after which it is not.
 RETRIES, RETRY_SECONDS = 5, 30
 # Errors that the bytes of a file cause.
@@ -346,7 +346,7 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
             raise _no_version(store, selected)
         key = layout.manifest(selected)
         try:
-            lock = store.lock(key, shared=True, timeout=LOCK_SECONDS)
+            lock = store.lock(key, shared=True, timeout=tuning.current.lock_seconds)
         except KeyNotFound:
             # The newest version was replaced and removed meanwhile: try the next one.
             if number is None and newest_number(store) != selected:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from blztable import tuning
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Task, batches
@@ -34,21 +35,11 @@ from blztable.format.metadata import BlockInfo
 from blztable.format.superchunk import pack
 from blztable.storage.store import KeyTaken, Store
 
-# A row group is bundled if its columns have at most this many bytes each, as a mean. 0 makes no
-# bundles.
-BUNDLED_BYTES = 64 << 10
-# Columns with more bytes have files of their own.
-MOST_COLUMN_BYTES = 1 << 20
-# A bundle is in memory until its last part is ready.
-MOST_BYTES = 512 << 20
-# The next row group waits until half of a bundle of more bytes is compressed. Smaller bundles take
-# little memory, and several of them are made at once.
-LARGE_BYTES = 16 << 20
-
 
 def is_small(nbytes: Collection[int]) -> bool:
     """True if a row group with these bytes in each column is bundled."""
-    return len(nbytes) > 1 and 0 < sum(nbytes) <= min(MOST_BYTES, BUNDLED_BYTES * len(nbytes))
+    most = min(tuning.current.bundle_bytes, tuning.current.bundled_bytes * len(nbytes))
+    return len(nbytes) > 1 and 0 < sum(nbytes) <= most
 
 
 @dataclass(slots=True)
@@ -90,7 +81,7 @@ class Bundle:
         self._budget = budget
         nbytes = sum(columns.values())
         # The bytes that the bundle releases, because it has the parts until they are compressed.
-        self._held = nbytes if nbytes > LARGE_BYTES else 0
+        self._held = nbytes if nbytes > tuning.current.large_bundle_bytes else 0
         self._rows = rows
         self._writer = writer
         self._checksum = checksum

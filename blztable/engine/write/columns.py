@@ -16,20 +16,17 @@ from operator import itemgetter
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import Portion
 from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Progress, Task, run_groups
 from blztable.engine.version.staged import NewGroups
-from blztable.engine.write.bundles import MOST_COLUMN_BYTES, Bundle, BundleWriter, is_small
+from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns
 from blztable.engine.write.options import Storage, checksum_of, is_packed, is_plain
-from blztable.engine.write.parts import TASK_BYTES, PartWriter, Shared, write_all
+from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
 from blztable.storage.store import Store
-
-# Up to this size most of the time is spent in Python, which runs one thread at a time.
-SMALL_BYTES = 1 << 20
-
 
 # Sees the columns, and the rows and the bundles of the row groups that were begun.
 Look = Callable[[Sequence[ColumnWriter], Sequence[int], Sequence[Bundle | None]], None]
@@ -56,7 +53,7 @@ def write_groups(
     """
     rows: list[int] = []
     made: list[Bundle | None] = []
-    shared = Shared(store, storage, progress, MemoryBudget(SMALL_BYTES), old)
+    shared = Shared(store, storage, progress, MemoryBudget(tuning.current.one_thread_bytes), old)
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
@@ -105,7 +102,7 @@ def _encode_tasks(
             yield PartWriter(shared, *entry, group).encode
             continue
         writers, nbytes = [PartWriter(shared, *entry, group, bundle)], _nbytes(entry)
-        while arrays and nbytes < TASK_BYTES and arrays[0][0] in bundled:
+        while arrays and nbytes < tuning.current.write_task_bytes and arrays[0][0] in bundled:
             nbytes += _nbytes(arrays[0])
             writers.append(PartWriter(shared, *arrays.popleft(), group, bundle))
         yield partial(write_all, writers)
@@ -123,7 +120,7 @@ def _bundle(
         if not is_plain(own := shared.storage.of(column.name))
         and own.page_rows is None
         and is_packed(own)
-        and nbytes <= MOST_COLUMN_BYTES
+        and nbytes <= tuning.current.bundled_column_bytes
     }
     if writer is None or not is_small(nbytes.values()):
         return None

@@ -1,8 +1,8 @@
 """Write a part: encode its array, compress its chunks, store its file or add it to a bundle.
 
 Theory of operation. `PartWriter.encode` encodes the array to streams, computes the statistics and
-divides the streams into chunks. It returns tasks that compress about `TASK_BYTES` each, which any
-thread may run; the task that finishes last stores the file. Knows one part at a time, but for
+divides the streams into chunks. It returns tasks that compress about a MiB each, which any thread
+may run; the task that finishes last stores the file. Knows one part at a time, but for
 many columns of one type (`encode_alike`).
 """
 
@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import as_stored, numbers_in
 from blztable.block_terms import PER_ITEM, VALUES
 from blztable.columns import paging
@@ -52,14 +53,8 @@ from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
 from blztable.format.superchunk import PartFacts, pack
 from blztable.storage.store import KeyTaken, Store
 
-# Smaller tasks would spend more time in Python than in compression.
-TASK_BYTES = 1 << 20
-# Encodings gain less than their metadata take in a part of fewer bytes.
-LEAST_BYTES = 1 << 10
 # A part of more items is packed: its chunks and those of its bitmap have to be few enough.
 MOST_ITEMS = MAX_CHUNKS // 2
-# Columns of one type that are encoded together; of fewer, each gets the encoding that is smallest.
-LEAST_ALIKE = 16
 
 
 # A type, a number of rows, and what was asked for the compression.
@@ -84,7 +79,7 @@ def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
         kinds.setdefault(writer.kind, []).append(writer)
     tasks: list[Task] = []
     for (kind, rows, _), alike in kinds.items():
-        if rows and kind is not None and len(alike) >= LEAST_ALIKE:
+        if rows and kind is not None and len(alike) >= tuning.current.matrix_columns_written:
             tasks += PartWriter.encode_alike(alike)
         else:
             tasks += (task for writer in alike for task in writer.encode())
@@ -258,7 +253,7 @@ class PartWriter:
         page_rows = self._storage.page_rows
         if self._bundle is not None:
             page_rows = page_rows_of(len(array))
-        has_values = array.nbytes < LEAST_BYTES or is_plain(self._storage)
+        has_values = array.nbytes < tuning.current.encoded_bytes or is_plain(self._storage)
         if not is_packed(self._storage):
             block = encode(array, page_rows)
             block = block if has_values else encoded(block)
@@ -383,11 +378,11 @@ def _pieces(
 
 
 def _batches(pieces: list[ChunkInput]) -> Iterator[tuple[int, list[ChunkInput]]]:
-    """Yield runs of pieces of at least `TASK_BYTES`, each with the index of its first piece."""
+    """Yield runs of pieces that make a task, each with the index of its first piece."""
     start, nbytes = 0, 0
     for stop, piece in enumerate(pieces, 1):
         nbytes += piece.data.nbytes
-        if nbytes >= TASK_BYTES or stop == len(pieces):
+        if nbytes >= tuning.current.write_task_bytes or stop == len(pieces):
             yield start, pieces[start:stop]
             start, nbytes = stop, 0
 

@@ -7,7 +7,7 @@ Theory of operation. `row_groups` is a generator between the user's stream and t
 the thread that draws from it. It collects tables until they exceed the size of a row group, then
 yields whole row groups and keeps the last, unfinished one. It holds at most the rows of one row
 group and the table that filled it. Small tables are joined early, because an Arrow array has a
-fixed cost. A row group also ends if a dictionary has no more codes, or text exceeds `MOST_BYTES`.
+fixed cost. A row group also ends if a dictionary has no more codes, or text exceeds its limit.
 """
 
 from collections import deque
@@ -19,18 +19,10 @@ from itertools import pairwise, zip_longest
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import Portion, is_view, numbers_in
-from blztable.columns.paging import USUAL_PAGE_ROWS
 from blztable.columns.types import changes, one_array
 from blztable.errors import SchemaError
-
-GROUP_BYTES = 256_000_000
-COLUMN_BYTES = 64_000_000
-LEAST_ROWS = 65_536
-MOST_BYTES = 1_000_000_000
-# An Arrow array costs about 1,000 bytes, so up to MOST_SMALL tables below SMALL_BYTES are joined.
-SMALL_BYTES = 1 << 18
-MOST_SMALL = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +79,13 @@ class _Pending:
         more = list(map(bytes_taken, table.columns))
         self.nbytes = [sum(pair) for pair in zip_longest(self.nbytes, more, fillvalue=0)]
         self.rows += rows
-        if sum(more) < SMALL_BYTES:
+        is_large = sum(more) >= tuning.current.joined_bytes
+        if not is_large:
             self._small.append(table)
-        if sum(more) >= SMALL_BYTES or len(self._small) == MOST_SMALL:
+        if is_large or len(self._small) == tuning.current.joined_tables:
             self._tables += _joined(self._small)
             self._small = []
-        if sum(more) >= SMALL_BYTES:
+        if is_large:
             self._tables.append(table)
 
     def cut(self, group_rows: GroupRows) -> "deque[Portion]":
@@ -138,21 +131,22 @@ def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: GroupRows) -> i
     total, widest = sum(widths), max(widths, default=0)
     if total == 0:
         return max(rows, 1)
-    limit = int(min(GROUP_BYTES / total, COLUMN_BYTES / widest))
-    if limit < LEAST_ROWS:
-        limit = min(LEAST_ROWS, int(MOST_BYTES / total))
+    limit = int(min(tuning.current.group_bytes / total, tuning.current.group_column_bytes / widest))
+    if limit < tuning.current.least_group_rows:
+        limit = min(tuning.current.least_group_rows, int(tuning.current.group_text_bytes / total))
     # Whole pages, so that only the last row group ends with a short page.
-    usual = limit // USUAL_PAGE_ROWS * USUAL_PAGE_ROWS or max(limit // 8 * 8, 8)
+    unit = tuning.current.window_rows
+    usual = limit // unit * unit or max(limit // 8 * 8, 8)
     return group_rows.divided(usual) if group_rows else usual
 
 
 def _within_limits(table: pa.Table, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the range, halved until each column of variable width has at most MOST_BYTES."""
+    """Yield the range, halved until each column of variable width is within its limit."""
     rows = stop - start
     if rows <= 0:
         return
     if rows > 1 and any(
-        bytes_taken(column.slice(start, rows)) > MOST_BYTES
+        bytes_taken(column.slice(start, rows)) > tuning.current.group_text_bytes
         for column in table.columns
         if not is_fixed(column.type)
     ):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from blztable import tuning
 from blztable.closing import Closing
 from blztable.errors import CorruptError, StorageError
 from blztable.storage.one_file.listing import Listing, check_size
@@ -48,8 +49,6 @@ from blztable.storage.store import Damaged, KeyNotFound, Reader
 
 T = TypeVar("T")
 
-# One read of the end of a file has the whole commit, except for very wide tables.
-TAIL_BYTES = 64 << 10
 # Bytes that one step of a search takes.
 _SEARCH_BYTES = 4 << 20
 # More bytes than a creation writes before its first flush.
@@ -177,7 +176,7 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
     where its bytes are read anyway.
     """
     size = source.size
-    tail = _Tail(source, max(size - TAIL_BYTES, 0), size)
+    tail = _Tail(source, max(size - tuning.current.tail_bytes, 0), size)
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None:
@@ -204,7 +203,7 @@ def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | N
             )
         # Nothing behind it is cut off, so nothing is lost that another program could still read.
         found = replace(found, behind=size, damage=damage)
-    if found is not None and found is not known and size <= TAIL_BYTES:
+    if found is not None and found is not known and size <= tuning.current.tail_bytes:
         check_front(tail, found, name)
     return found
 
@@ -266,7 +265,7 @@ def records(source: Reader, start: int) -> Iterator[Head]:
         head = None
         while head is None:
             if at < begin or at + needed > begin + len(window):
-                window, begin = source.read(at, max(TAIL_BYTES, needed)), at
+                window, begin = source.read(at, max(tuning.current.tail_bytes, needed)), at
             data = window[at - begin : at - begin + needed]
             named = key_length(data, at)
             if named is None or len(data) < needed:
@@ -294,7 +293,7 @@ def _seal_at(source: Reader | _Tail, position: int) -> int | None:
 
 def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
     """Return the commit whose foot ends at this position; None if there is none."""
-    begin, foot_at = max(end - TAIL_BYTES, 0), end - FOOT_BYTES
+    begin, foot_at = max(end - tuning.current.tail_bytes, 0), end - FOOT_BYTES
     tail = _Tail(source, begin, end)
     foot = decode_foot(tail.data[-FOOT_BYTES:], end)
     if foot is None:

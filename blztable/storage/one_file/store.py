@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from weakref import WeakSet, WeakValueDictionary
 
-from blztable import interrupts
+from blztable import interrupts, tuning
 from blztable.errors import BlzError, BusyError, CorruptError, ReadOnlyError
 from blztable.storage.files import File, LocalFile
 from blztable.storage.held import HeldLock, Holder, StoreCondition
@@ -53,8 +53,6 @@ from blztable.storage.one_file.records import Place
 from blztable.storage.one_file.writing import Writing, replaced
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader, Store
 
-# Seconds that a change without a lock of its caller waits for other writers.
-LOCK_SECONDS = 30.0
 # Seconds of one attempt to lock the file.
 FILE_SECONDS = 0.001
 
@@ -463,10 +461,11 @@ class OneFileStore(Store):
         """Yield what is written. Without a lock of the caller, the change is a commit by itself."""
         user = object()
         with self._changed, self._unused(user):
-            deadline = time.monotonic() + LOCK_SECONDS
+            seconds = tuning.current.lock_seconds
+            deadline = time.monotonic() + seconds
             while not self._may_write(remaining := deadline - time.monotonic()):
                 if remaining <= 0:
-                    raise BusyError(f"{self.name}: still locked after {LOCK_SECONDS:g} seconds")
+                    raise BusyError(f"{self.name}: still locked after {seconds:g} seconds")
                 # Readers of this process go on meanwhile.
                 self._changed.wait(min(remaining, SLEEP_LONGEST))
                 interrupts.raise_pending()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
+from blztable import tuning
 from blztable.errors import BlzError, ConflictError, CorruptError, StorageError
 from blztable.storage.files import File
 from blztable.storage.one_file.commits import (
@@ -40,11 +41,6 @@ from blztable.storage.one_file.records import (
 )
 from blztable.storage.store import Buffer, Damaged, KeyNotFound
 
-# The file is rewritten at the end of a commit when it has more dead bytes than live ones, and more
-# than this.
-DEAD_BYTES = 64 << 20
-# More live bytes are left to `vacuum`: other writers wait during a rewrite, for 30 seconds at most.
-MOST_COPIED = 1 << 30
 _COPY_BYTES = 8 << 20
 
 
@@ -181,8 +177,8 @@ class Writing:
         live = self.listing.nbytes
         return (
             not self._has_failed
-            and live <= MOST_COPIED
-            and self._end - live > max(live, DEAD_BYTES)
+            and live <= tuning.current.rewritten_bytes
+            and self._end - live > max(live, tuning.current.dead_bytes)
         )
 
     def rewrite(self) -> None:

@@ -10,14 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.engine.version.projection import Projection
 from blztable.report import RowGroup
 from blztable.table.names import row_numbers
 from blztable.table.shown import Reading
 from blztable.table.snapshot import Snapshot
-
-# Rows of a fragment: a few row groups, so that all processors decode one.
-FRAGMENT_ROWS = 1 << 20
 
 
 def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGroup]:
@@ -41,13 +39,13 @@ def _cuts(groups: Sequence[int]) -> list[int]:
 
     So a range needs the files of few row groups, and the loss of a file concerns few ranges.
     """
-    cuts, end = [0], 0
+    cuts, end, most = [0], 0, tuning.current.fragment_rows
     for rows in groups:
-        if end > cuts[-1] and end + rows - cuts[-1] > FRAGMENT_ROWS:
+        if end > cuts[-1] and end + rows - cuts[-1] > most:
             cuts.append(end)
         end += rows
-        if rows > FRAGMENT_ROWS:
-            cuts += [*range(end - rows + FRAGMENT_ROWS, end, FRAGMENT_ROWS), end]
+        if rows > most:
+            cuts += [*range(end - rows + most, end, most), end]
     return cuts if end == cuts[-1] > 0 else [*cuts, end]
 
 

@@ -33,13 +33,17 @@ def array(type_: pa.DataType, values) -> pa.Array:
 @pytest.mark.parametrize(("bits", "digits"), ALL)
 def test_the_bounds_of_a_precision_are_exact_for_every_width(bits, digits):
     type_, most = KINDS[bits](digits, 0), 10**digits - 1
-    for few in ([], [0], [-1], [most], [-most], [0, -1], [most, -most, -1, 0]):
+    ones = encoded(bits, [1] * 5000)
+    wrong = (most + 1, -most - 1, (1 << bits - 1) - 1, -(1 << bits - 1))
+    wrong = [encoded(bits, [value]) for value in wrong]
+    for values in ([], [0], [-1], [most], [-most], [0, -1], [most, -most, -1, 0]):
+        few = encoded(bits, values)
         # Fewer values than are compared one by one, and more than are compared together.
-        for values in (few or [1], few + [1] * 5000, [1] * 3000 + few):
-            assert are_within(type_, encoded(bits, values))
-            for wrong in (most + 1, -most - 1, (1 << bits - 1) - 1, -(1 << bits - 1)):
-                assert not are_within(type_, encoded(bits, [*values, wrong]))
-                assert not are_within(type_, encoded(bits, [wrong, *values]))
+        for data in ([few if values else ones[: bits // 8]], [few, ones], [ones, few]):
+            assert are_within(type_, np.concatenate(data))
+            for value in wrong:
+                assert not are_within(type_, np.concatenate([*data, value]))
+                assert not are_within(type_, np.concatenate([value, *data]))
 
 
 def test_no_values_are_within_any_precision():

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
 import blztable as blz
+from blztable import tuning
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.alike import encode_alike
-from blztable.engine.write import bundles, parts
+from blztable.engine.write import bundles
 from blztable.format.bundle import page_rows_of
 from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
@@ -111,9 +112,12 @@ def test_few_odd_doubles_are_kept_beside_the_codes():
     assert decoded(first, columns[0].nbytes) == columns[0].tobytes()
 
 
-@pytest.mark.parametrize("count", [parts.LEAST_ALIKE - 1, parts.LEAST_ALIKE, 200])
+LEAST = tuning.current.matrix_columns_written
+
+
+@pytest.mark.parametrize("count", [LEAST - 1, LEAST, 200])
 @pytest.mark.usefixtures("bundled")
-def test_a_wide_table_is_the_same_whether_its_columns_are_alike_or_not(count, monkeypatch):
+def test_a_wide_table_is_the_same_whether_its_columns_are_alike_or_not(count, tuned):
     rng = np.random.default_rng(count)
     table = pa.table(
         {
@@ -133,7 +137,7 @@ def test_a_wide_table_is_the_same_whether_its_columns_are_alike_or_not(count, mo
     )
     alike, apart = RamStore(), RamStore()
     blz.to_blz(table, alike)
-    monkeypatch.setattr(parts, "LEAST_ALIKE", 1 << 30)
+    tuned(matrix_columns_written=1 << 30)
     blz.to_blz(table, apart)
     for store in (alike, apart):
         assert same_table(blz.read_table(store), table)

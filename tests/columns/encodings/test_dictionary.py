@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blztable import tuning
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.dictionary import (
-    FEW_ITEMS,
     MAX_BYTES,
     MAX_LENGTH,
     TRIED_BYTES,
@@ -26,6 +26,8 @@ from blztable.errors import CorruptError, SchemaError
 ENDS = StreamLayout("ends", "<i8", 8, 64)
 VALUES = StreamLayout("values", "|u1", 1, None)
 TYPES = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+
+FEW_ITEMS = tuning.current.few_items
 
 
 def encode_few_items(array, page_rows, worth=float("inf")):

@@ -17,7 +17,7 @@ from support.bit_equality import bits
 
 PAGE = 8
 quick = settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -147,7 +147,7 @@ STEM = st.sampled_from([b"", b"a" * 7, b"a" * 8, b"a" * 31, b"a" * 32, b"\xff" *
 TAIL = st.lists(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]), max_size=10).map(bytes)
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=50)
 @given(st.lists(st.none() | st.builds(bytes.__add__, STEM, TAIL), max_size=20))
 @example([b"a\0", b"a"])
 @example([b"a", b"a\0" * 20])
@@ -164,7 +164,7 @@ LONG = st.builds(
 )
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=50)
 @given(st.lists(LONG, min_size=1, max_size=12))
 def test_bounds_of_long_text_hold_and_are_text(words):
     check_items(*of(pa.array(words)), is_text=True)

@@ -13,7 +13,7 @@ from support.frame_strategies import frames, returned
 
 
 @settings(
-    max_examples=150,
+    max_examples=75,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,

@@ -6,7 +6,6 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.change import rows
 from blztable.storage.memory import RamStore
 from support.stores import entries
 
@@ -67,8 +66,8 @@ def test_a_row_group_that_loses_more_is_written_again(store):
     assert numbers(store) == without(*range(5))
 
 
-def test_a_version_names_so_many_rows_and_no_more(store, monkeypatch):
-    monkeypatch.setattr(rows, "MOST_DELETED", 5)
+def test_a_version_names_so_many_rows_and_no_more(store, tuned):
+    tuned(deleted_rows=5)
     with blz.open(store, "a") as t:
         t.delete(pc.field("n").isin([0, 1, 2, 64, 65, 66, 128, 129]))
         # Three rows are named; three more are too many, and two are not.

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine.query import blocks as cutting
 from blztable.engine.query.blocks import Blocks, cut, morsels
 from blztable.engine.read.selection import RowSpan
 
@@ -89,8 +88,8 @@ def test_rows_that_are_alive_are_picked_by_row_group(given_, data):
         (1, [[0, 0], [1], [2, 2]]),
     ],
 )
-def test_a_row_group_is_looked_at_by_one_thread(monkeypatch, rows, cuts):
-    monkeypatch.setattr(cutting, "MORSEL_ROWS", rows)
+def test_a_row_group_is_looked_at_by_one_thread(tuned, rows, cuts):
+    tuned(morsel_rows=rows)
     found = blocks_of((0, 0, 10), (0, 16, 26), (1, 0, 10), (2, 0, 10), (2, 30, 40))
     assert [one.groups.tolist() for one in morsels(found)] == cuts
 

@@ -43,9 +43,9 @@ def stores():
 
 
 @pytest.fixture(autouse=True)
-def codes_of_any_size(monkeypatch):
+def codes_of_any_size(tuned):
     # Otherwise these row groups are too small for codes of two bytes.
-    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 1 / 100)
+    tuned(rows_per_code=1 / 100)
 
 
 @st.composite
@@ -92,7 +92,7 @@ def check(data, names):
         assert sum(map(len, batches)) == len(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_a_filter_on_codes_is_the_filter_on_values(data):
     check(data, TABLE.column_names)
@@ -189,19 +189,19 @@ def test_a_code_outside_of_the_dictionary_is_refused_by_a_filter(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["near", "price or null", "word", "word or null", "mode"])
-def test_a_column_of_the_filter_and_of_the_result_is_read_once(name, monkeypatch):
+def test_a_column_of_the_filter_and_of_the_result_is_read_once(name):
     store = Recorded(stores()[1])
     with blz.open(store) as table:
         plan = table.explain([name], filters=pc.field(name) != TABLE[name][16])
-        with store.recording(monkeypatch):
+        with store.recording():
             found = table.to_arrow([name], filters=pc.field(name) != TABLE[name][16])
     assert same_table(found, TABLE.select([name]).filter(pc.field(name) != TABLE[name][16]))
     taken = sum(length for key, _, length in store.reads if key.startswith("data/"))
     assert 0 < taken <= plan.nbytes
 
 
-def test_small_row_groups_do_not_look_at_the_values_of_all_codes(monkeypatch):
-    monkeypatch.setattr(codes, "ROWS_PER_VALUE", 4)
+def test_small_row_groups_do_not_look_at_the_values_of_all_codes(tuned, monkeypatch):
+    tuned(rows_per_code=4)
     read = []
     real = OpenColumns.codes
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.query import codes
-from blztable.engine.read import parts
 from blztable.engine.read.columns import OpenColumns
 from blztable.errors import CorruptError
 from blztable.storage.memory import RamStore
@@ -72,7 +71,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", ["memory", "file", "transaction"])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     share=st.sampled_from(SHARES),
     kind=st.sampled_from(["anywhere", "together"]),
@@ -199,13 +198,13 @@ def test_the_share_is_that_of_the_pages_with_such_a_row(picked):
 
 @pytest.mark.parametrize("kind", ["anywhere", "together"])
 @pytest.mark.usefixtures("own_files")
-def test_pages_without_a_row_that_passes_are_not_read(kind, monkeypatch, picked):
+def test_pages_without_a_row_that_passes_are_not_read(kind, picked):
     rows = np.arange(128)
     passes = rows % 32 < 12 if kind == "together" else rows % 8 < 5
     memory = RamStore()
     table = pa.table({"few": passes.astype("i8") * 2, "rest": rows * 5})
     write(memory, table, row_group_rows=64, page_rows=8, chunk_bytes=64)
-    with Recorded(memory).recording(monkeypatch) as store:
+    with Recorded(memory).recording() as store:
         # Statistics know nothing of a sum.
         found = blz.read_table(store, columns=["rest"], filters=pc.field("few") + 1 == 3)
         assert found["rest"].to_pylist() == (rows[passes] * 5).tolist()
@@ -250,8 +249,8 @@ def test_of_large_rows_only_those_that_pass_are_read(packing, picked):
 
 @pytest.mark.usefixtures("own_files")
 @pytest.mark.parametrize("on_corrupt", ["skip", "null"])
-def test_a_damaged_page_costs_its_rows_alone_where_many_pass(on_corrupt, monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_PART", 0)
+def test_a_damaged_page_costs_its_rows_alone_where_many_pass(on_corrupt, tuned):
+    tuned(small_part_bytes=0)
     rows, store = np.arange(256), RamStore()
     write(store, pa.table({"key": rows % 10, "n": rows * 7919 % 997}), page_rows=32, chunk_bytes=64)
     with tamper.editing(store) as table:

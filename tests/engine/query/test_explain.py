@@ -60,16 +60,14 @@ def pages_of(rows, column):
     return len(set(np.array(rows) // PAGES[column]))
 
 
-def test_a_read_takes_what_was_explained_where_each_page_has_a_row_and_else_no_more(
-    stored, monkeypatch
-):
+def test_a_read_takes_what_was_explained_where_each_page_has_a_row_and_else_no_more(stored):
     table = blz.open(stored)
     whole = TABLE.append_column("row", pa.array(NUMBERS))
     exact = 0
     for filters, columns in itertools.product(FILTERS, COLUMNS):
-        with stored.recording(monkeypatch):
+        with stored.recording():
             plan = table.explain(columns, filters=filters)
-        with stored.recording(monkeypatch):
+        with stored.recording():
             table.to_arrow(columns, filters=filters)
             taken = sum(length for key, _, length in stored.reads if key.startswith("data/"))
         left = (whole if filters is None else whole.filter(filters))["row"]
@@ -81,9 +79,9 @@ def test_a_read_takes_what_was_explained_where_each_page_has_a_row_and_else_no_m
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_an_explanation_reads_no_chunk(stored, monkeypatch, filters):
+def test_an_explanation_reads_no_chunk(stored, filters):
     table = blz.open(stored)
-    with stored.recording(monkeypatch):
+    with stored.recording():
         table.explain(filters=filters)
         assert not stored.chunks()
 

@@ -15,7 +15,7 @@ from support import arrow_strategies as own
 from support.bit_equality import bits
 
 quick = settings(
-    max_examples=8,
+    max_examples=4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -6,7 +6,6 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.query import select
 from blztable.storage.memory import RamStore
 from support.recording_store import Recorded
 from support.stores import write
@@ -29,10 +28,10 @@ TABLE = pa.table(
 
 
 @pytest.fixture
-def store(monkeypatch):
+def store():
     memory = RamStore()
     write(memory, TABLE, **CUTS)
-    with Recorded(memory).recording(monkeypatch) as recorded:
+    with Recorded(memory).recording() as recorded:
         yield recorded
 
 
@@ -106,7 +105,7 @@ def test_a_step_is_evaluated_where_those_before_it_left_a_row(store, read):
 
 
 @READS
-def test_of_steps_that_leave_as_much_the_narrower_column_is_first(read, monkeypatch):
+def test_of_steps_that_leave_as_much_the_narrower_column_is_first(read):
     table = TABLE.set_column(1, "few", TABLE["few"].cast(pa.int16()))
     memory = RamStore()
     write(memory, table, **CUTS)
@@ -115,7 +114,7 @@ def test_of_steps_that_leave_as_much_the_narrower_column_is_first(read, monkeypa
         [("few", "==", 3), ("other", "==", 33)],
         [("other", "==", 33), ("few", "==", 3)],
     ):
-        with Recorded(memory).recording(monkeypatch) as store:
+        with Recorded(memory).recording() as store:
             read(store, given_, ["rest"])
             assert set(pages(store, "other")) <= set(pages_of(rows_where(few == 3)))
 
@@ -212,9 +211,8 @@ def test_parts_are_opened_once(store):
     assert len(fronts) == 6
 
 
-def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
-    monkeypatch.setattr(select, "USUAL_PAGE_ROWS", PAGE)
-    monkeypatch.setattr(select, "WINDOW_BYTES", 1)
+def test_a_stream_opens_parts_once_for_all_its_windows(store, tuned):
+    tuned(window_rows=PAGE, window_bytes=1)
     found = streamed(store, [("few", "<", 60)], ["rest"])
     assert found["rest"].num_chunks > 2 * 2
     fronts = [key for key, offset, _ in store.reads if key.startswith("data/") and offset == 0]
@@ -223,10 +221,10 @@ def test_a_stream_opens_parts_once_for_all_its_windows(store, monkeypatch):
 
 
 @READS
-def test_a_chunk_of_several_pages_is_read_once(read, monkeypatch):
+def test_a_chunk_of_several_pages_is_read_once(read):
     memory = RamStore()
     write(memory, TABLE, **{**CUTS, "chunk_bytes": 256})
-    with Recorded(memory).recording(monkeypatch) as store:
+    with Recorded(memory).recording() as store:
         few = TABLE["few"].to_numpy()
         found = read(store, [("few", "in", [3, 17, 40])], ["few", "key", "other"])
         assert found["key"].to_pylist() == rows_where(np.isin(few, [3, 17, 40]))

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.query import expressions, morsel
+from blztable import tuning
+from blztable.engine.query import expressions
 from blztable.errors import SchemaError
 from blztable.storage.memory import RamStore
 from support.bit_equality import same
@@ -33,8 +34,7 @@ def test_whenever_rows_are_picked_the_same_are_left(sparse, seed):
         return
     store = RamStore()
     blz.to_blz(table, store, storage=blz.Storage(row_group_rows=drawn.pick(9, 30), page_rows=8))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(morsel, "SPARSE", sparse)
+    with tuning.tuned(rows_per_selected=sparse):
         for names in (["n"], ["b", "n", "a"]):
             found = blz.read_table(store, columns=names, filters=condition)
             for name in names:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.read import alike, columns
-from blztable.engine.write import parts
 from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 
@@ -49,18 +49,15 @@ def tables(draw):
 
 
 def one_by_one(store, **asked):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alike, "LEAST_COLUMNS", 1 << 30)
+    with tuning.tuned(matrix_columns_read=1 << 30):
         return blz.read_table(store, **asked)
 
 
 @given(tables(), st.sampled_from([7, 64, 1000]), st.integers(1, 4), st.data())
 def test_columns_read_together_are_what_they_are_one_by_one(table, group_rows, least, data):
     store = RamStore()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alike, "LEAST_COLUMNS", 1)
-        patch.setattr(alike, "MATRIX_BYTES", data.draw(st.sampled_from([1, 3000, 1 << 20])))
-        patch.setattr(parts, "LEAST_ALIKE", least)
+    nbytes = data.draw(st.sampled_from([1, 3000, 1 << 20]))
+    with tuning.tuned(matrix_columns_read=1, matrix_bytes=nbytes, matrix_columns_written=least):
         blz.to_blz(
             table, store, storage=blz.Storage(row_group_rows=group_rows), durability="process"
         )

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.read import alike, parts
+from blztable import tuning
+from blztable.engine.read import parts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run import limits, pool
@@ -45,10 +46,10 @@ BUNDLE = layout.part(layout.SHARED, 1)
 N, S, D, F = 0, 2, 5, 10
 
 
-@pytest.fixture(autouse=True, params=[1, alike.LEAST_COLUMNS])
-def least(request, monkeypatch):
+@pytest.fixture(autouse=True, params=[1, tuning.current.matrix_columns_read])
+def least(request, tuned):
     """Read few columns of numbers together, too, as many are."""
-    monkeypatch.setattr(alike, "LEAST_COLUMNS", request.param)
+    tuned(matrix_columns_read=request.param)
 
 
 @pytest.fixture
@@ -82,8 +83,8 @@ def test_a_program_that_does_not_know_bundles_refuses_the_table_by_name(store, m
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
-def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_BUNDLE", most)
+def test_each_bundle_is_opened_once_for_all_columns(store, most, tuned):
+    tuned(small_bundle_bytes=most)
     opened = []
 
     def note(name, args):
@@ -97,8 +98,8 @@ def test_each_bundle_is_opened_once_for_all_columns(store, most, monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [["n"], ["s"], ["d", "f"], TABLE.column_names])
-def test_each_chunk_is_read_once_for_all_columns(columns, monkeypatch):
-    monkeypatch.setattr(parts, "SMALL_BUNDLE", 0)
+def test_each_chunk_is_read_once_for_all_columns(columns, tuned, monkeypatch):
+    tuned(small_bundle_bytes=0)
     store, read = RamStore(), []
     blz.to_blz(TABLE, store, durability="process")
 
@@ -414,8 +415,8 @@ def test_a_damaged_chunk_is_named_by_its_number_in_the_bundle(store):
         blz.read_table(store, columns=["n"])
 
 
-def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "KEPT_BYTES", 1 << 20)
+def test_a_read_of_one_column_keeps_few_bytes_of_the_others(tmp_path, tuned):
+    tuned(kept_bundle_bytes=1 << 20)
     rng, store = np.random.default_rng(0), tmp_path / "t.blz"
     table = pa.table({f"c{n}": rng.random(10_000) for n in range(60)})
     blz.to_blz(table, store, storage=blz.Storage(row_group_rows=500), durability="process")
@@ -446,7 +447,7 @@ def test_nulls_that_a_bundle_has_as_nan_are_null_in_arrow_and_nan_in_pandas(dtyp
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, monkeypatch):
+def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, tuned, monkeypatch):
     """Another thread would take longer to wake."""
     table = pa.table({f"c{n}": np.random.default_rng(n).random(2000) for n in range(100)})
     store, threads = RamStore(), set()
@@ -457,7 +458,7 @@ def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, monkeypatc
         time.sleep(0.01)  # Others would come.
         return contents(self, chunk)
 
-    monkeypatch.setattr(alike, "SHARED_BYTES", table.nbytes + (not is_shared))
+    tuned(matrix_shared_bytes=table.nbytes + (not is_shared))
     monkeypatch.setattr(pool, "_processors", lambda: 4)
     monkeypatch.setattr(parts.OpenBundle, "contents", note)
     assert blz.read_table(store) == table

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blztable import tuning
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Target
 from blztable.columns.sinks import Memory, Sink
@@ -23,9 +24,9 @@ from support.stores import write
 BYTES = 400
 
 
-def stream_of(requests):
+def stream_of(chunks):
     """Return the place of a stream that is cut in chunks of these sizes."""
-    return SimpleNamespace(info=SimpleNamespace(chunks=requests), has_chunks=True)
+    return SimpleNamespace(info=SimpleNamespace(chunks=chunks), has_chunks=True)
 
 
 @st.composite
@@ -40,17 +41,16 @@ def ranges(draw, total):
 @given(
     st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
 )
-def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, requests, run_bytes):
-    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(requests)))]
-    begins = np.cumsum([0, *requests]).tolist()
+def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
+    requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(chunks)))]
+    begins = np.cumsum([0, *chunks]).tolist()
     needed = [
         number
         for number, (begin, end) in enumerate(pairwise(begins))
         if any(one.low < end and begin < one.high for one in requests)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "RUN_BYTES", run_bytes)
-        found = list(runs(SimpleNamespace(bundle=None), stream_of(requests), requests))
+    with tuning.tuned(run_bytes=run_bytes):
+        found = list(runs(SimpleNamespace(bundle=None), stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]
@@ -102,9 +102,9 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
 
         patch.setattr(reading, name, decompress)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "RUN_BYTES", run_bytes)
-        patch.setattr(reading, "TASK_BYTES", data.draw(st.sampled_from([1, 1000])))
+    task_bytes = data.draw(st.sampled_from([1, 1000]))
+    small = tuning.tuned(run_bytes=run_bytes, read_task_bytes=task_bytes)
+    with pytest.MonkeyPatch.context() as patch, small:
         watch("decompress_into")
         watch("decompress_blocks")
         tasks = list(joined(runs(opened, opened.streams[VALUES], requests)))
@@ -131,8 +131,8 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
         one.decode()
 
 
-def test_small_runs_are_one_task_and_large_ones_their_own(opened, monkeypatch):
-    monkeypatch.setattr(reading, "TASK_BYTES", 80)
+def test_small_runs_are_one_task_and_large_ones_their_own(opened, tuned):
+    tuned(read_task_bytes=80)
     requests = [ByteRequest(at, at + 1, Sink()) for at in (0, 100, 200, 300, 390)]
     found = list(runs(opened, opened.streams[VALUES], requests))
     assert [one.nbytes for one in found] == [40] * 5

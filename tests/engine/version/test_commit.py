@@ -155,10 +155,10 @@ def test_without_the_writers_lock_an_exclusive_creation_still_loses(store):
     assert files_there(store) == files_named(store)
 
 
-def test_a_writers_lock_that_is_held_too_long_is_busy_and_nothing_is_left(store, monkeypatch):
+def test_a_writers_lock_that_is_held_too_long_is_busy_and_nothing_is_left(store, tuned):
     write(store, OLD)
     before = tree(store)
-    monkeypatch.setattr("blztable.engine.version.begin.LOCK_SECONDS", 0.01)
+    tuned(lock_seconds=0.01)
     with store.lock(layout.LOCK, shared=False, timeout=0), pytest.raises(BusyError):
         write(store, NEW)
     assert tree(store) == before

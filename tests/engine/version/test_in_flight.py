@@ -30,9 +30,9 @@ def store(request, tmp_path):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(tuned):
     """Make writers give up at once when they have to wait."""
-    monkeypatch.setattr(in_flight, "LOCK_SECONDS", 0)
+    tuned(lock_seconds=0)
 
 
 def test_writers_are_at_work_together(store, impatient):
@@ -136,9 +136,8 @@ def test_writers_that_come_after_a_vacuum_that_waits_let_it_go_first(store):
     assert order == ["vacuum", "writer"]
 
 
-def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(store, monkeypatch):
-    monkeypatch.setattr(in_flight, "CLOSED_SECONDS", 0.1)
-    monkeypatch.setattr(in_flight, "LOCK_SECONDS", 5)
+def test_behind_a_long_writer_a_vacuum_that_waits_keeps_no_other_writer_out(store, tuned):
+    tuned(gate_closed_seconds=0.1, lock_seconds=5)
     with ThreadPoolExecutor(1) as pool:
         with in_flight.writing(store):
             cleaner = pool.submit(in_flight.alone, store, 60)

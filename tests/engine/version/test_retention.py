@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.change import rows
 from blztable.engine.version import retention, versions
 from blztable.engine.version.commit import Commit, Plan
 from blztable.engine.version.vacuum import vacuum
-from blztable.engine.write import bundles as write_bundles
-from blztable.engine.write import columns as columns_written
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
@@ -432,7 +431,7 @@ def test_a_quick_run_of_appends_removes_its_expired_versions_together(store):
         append(store, number)
         kept.append(len(versions.numbers(store)))
         assert_whole(store)
-    until_full = [*range(4, 3 + retention.RUN_VERSIONS)]
+    until_full = [*range(4, 3 + tuning.current.run_versions)]
     assert kept == ([*until_full, 3] * 3)[:20]
     touch(store, turn=1)
     assert versions.numbers(store) == [22, 23, 24]
@@ -460,10 +459,10 @@ def test_an_append_after_another_change_removes_expired_versions_at_once(store):
         assert_whole(store)
 
 
-def test_a_slow_run_of_appends_removes_expired_versions_at_once(store, monkeypatch):
+def test_a_slow_run_of_appends_removes_expired_versions_at_once(store, tuned):
     commit(store, 1)
     set_properties(store, keep_versions=3)
-    monkeypatch.setattr(retention, "RUN_SECONDS", 0)
+    tuned(run_seconds=0)
     for number in range(3, 9):
         append(store, number)
         assert versions.numbers(store) == [number - 2, number - 1, number]
@@ -482,7 +481,7 @@ class TestOfBundles:
             commit(store, number)
         kept = [path for number in versions.numbers(store) for path in self.paths(store, number)]
         assert self.directories(store) <= set(kept)
-        assert len(self.directories(store)) <= 2 * retention.KEEP_VERSIONS
+        assert len(self.directories(store)) <= 2 * tuning.current.keep_versions
 
     def test_a_column_that_was_dropped_leaves_no_directory(self, store):
         write(store, pa.table({"n": [1], "a": [1]}), durability="process")
@@ -497,13 +496,12 @@ class TestOfBundles:
 
     @pytest.mark.parametrize("has_files", [False, True])
     def test_no_writer_takes_the_ids_of_kept_columns_whose_neighbours_went(
-        self, store, has_files, monkeypatch
+        self, store, has_files, tuned
     ):
         """A writer that gives up removes the directories of the ids that it took."""
         columns = {f"c{n}": [1, 2, 3] for n in range(8)}
         if has_files:
-            monkeypatch.setattr(write_bundles, "MOST_COLUMN_BYTES", 1 << 10)
-            monkeypatch.setattr(columns_written, "MOST_COLUMN_BYTES", 1 << 10)
+            tuned(bundled_column_bytes=1 << 10)
             columns |= {"c0": ["x" * 999] * 3, "c7": ["y" * 999] * 3}
         write(store, pa.table(columns))
         with blz.open(store, "a") as table:
@@ -518,7 +516,7 @@ class TestOfBundles:
             table.append({f"c{n}": [4] for n in range(1, 7)})
         for name in "xyz":
             change.add_column(name, [7, 8, 9])
-        monkeypatch.setattr(write_bundles, "BUNDLED_BYTES", 0)
+        tuned(bundled_bytes=0)
         with blz.open(store, "a") as table:
             table.append({f"c{n}": range(100) for n in range(1, 7)})
         with pytest.raises(blz.ConflictError):
@@ -575,7 +573,7 @@ def test_a_commit_reads_few_manifests_however_many_versions_have_tags(change, li
     tagged_updates(place, 60, start=30)
     many = [manifests_read(place, change) for _ in range(3)]
     # Two for each version that is kept without a tag.
-    assert max(few + many) <= 2 * retention.KEEP_VERSIONS + 5
+    assert max(few + many) <= 2 * tuning.current.keep_versions + 5
 
 
 def test_a_file_that_only_a_tagged_version_names_stays_through_restores_and_drops():

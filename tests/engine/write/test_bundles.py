@@ -511,8 +511,8 @@ def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch
 
 
 @pytest.mark.parametrize("has_nulls", [False, True])
-def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, monkeypatch, has_nulls):
-    monkeypatch.setattr(bundles, "LARGE_BYTES", 1 << 20)
+def test_a_write_of_large_bundles_holds_about_two_row_groups(tmp_path, tuned, has_nulls):
+    tuned(large_bundle_bytes=1 << 20)
     rng, group = np.random.default_rng(0), 200 * 4000 * 8
     mask = np.arange(4000) == 7 if has_nulls else None
 

@@ -116,10 +116,10 @@ def test_the_reader_that_was_written_from_the_page_reads_items(tmp_path):
         assert column.rows == bits(TABLE[name]), name
 
 
-def test_one_item_is_read_without_its_neighbours(monkeypatch):
+def test_one_item_is_read_without_its_neighbours():
     table = pa.table({"x": [str(row) * 5000 for row in range(30)]})
     store = Recorded(made(table, row_group_rows=30, page_rows=32))
-    with blz.open(store) as opened, store.recording(monkeypatch):
+    with blz.open(store) as opened, store.recording():
         assert opened["x"][11] == "11" * 5000
         assert set(store.chunks()) == {("x", 0, 11)}
 

@@ -19,8 +19,8 @@ from support.options import arguments
 
 
 # Bug: waiting items of a few rows were kept one by one, each with its overhead.
-def test_very_many_small_items_are_joined_while_they_wait(monkeypatch):
-    monkeypatch.setattr(row_groups, "MOST_SMALL", 10)
+def test_very_many_small_items_are_joined_while_they_wait(tuned):
+    tuned(joined_tables=10)
     pending = row_groups._Pending()
     for number in range(1000):
         pending.add(pa.table({"a": [number], "b": [str(number)]}), 1)
@@ -31,9 +31,8 @@ def test_very_many_small_items_are_joined_while_they_wait(monkeypatch):
 
 
 # Guards the joining of small items: rows must keep their order.
-def test_small_and_large_items_keep_their_order(monkeypatch):
-    monkeypatch.setattr(row_groups, "MOST_SMALL", 3)
-    monkeypatch.setattr(row_groups, "SMALL_BYTES", 100)
+def test_small_and_large_items_keep_their_order(tuned):
+    tuned(joined_tables=3, joined_bytes=100)
     sizes = [1, 2, 50, 1, 1, 1, 1, 60, 70, 3, 1]
     numbers = iter(range(sum(sizes)))
     items = [pa.table({"a": [next(numbers) for _ in range(size)]}) for size in sizes]
@@ -88,9 +87,8 @@ def test_expected_rows_are_cut_evenly_and_never_into_less_than_half(rows, most):
         assert size - (rows - 1) % size - 1 < 8 * -(-rows // size)
 
 
-def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
-    monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
+def test_a_table_of_the_rows_expected_has_no_small_row_group(tuned):
+    tuned(group_column_bytes=8000, least_group_rows=8)
     items = [{"n": range(start, start + 100)} for start in range(0, 1100, 100)]
 
     def groups(data, **options):
@@ -109,9 +107,8 @@ def test_a_table_of_the_rows_expected_has_no_small_row_group(monkeypatch):
     assert groups(whole, expectedlen=1100, row_group_rows=900) == (900, 200)
 
 
-def test_a_table_remembers_the_rows_expected(monkeypatch):
-    monkeypatch.setattr(row_groups, "COLUMN_BYTES", 8000)
-    monkeypatch.setattr(row_groups, "LEAST_ROWS", 8)
+def test_a_table_remembers_the_rows_expected(tuned):
+    tuned(group_column_bytes=8000, least_group_rows=8)
     store = RamStore()
     with blz.create(store, {"n": "int64"}, storage=blz.Storage(expectedlen=np.int64(1100))) as t:
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100

@@ -2,8 +2,8 @@
 
     cd tests && python -m golden.make.deletions DIRECTORY
 
-`deletions/` is what this script wrote with the first blztable that named deleted rows. As with
-`v1/`, a later blztable must read those bytes, and writes others.
+`deletions.zip` has what this script wrote with the first blztable that named deleted rows. As with
+`v1.zip`, a later blztable must read those bytes, and writes others.
 """
 
 import sys

@@ -2,9 +2,9 @@
 
     cd tests && python -m golden.make.encoded DIRECTORY
 
-`encoded/` is what this script wrote with the first blztable that had these encodings. As with
-`v1/`, a later blztable must read those bytes, and writes others. A case is named after the kind of
-encoding that the first columns of its table have; `make/v1.py` describes the files. Cases that
+`encoded.zip` has what this script wrote with the first blztable that had these encodings. As with
+`v1.zip`, a later blztable must read those bytes, and writes others. A case is named after the kind
+of encoding that the first columns of its table have; `make/v1.py` describes the files. Cases that
 came later are written by the blztable that had their encodings first.
 """
 

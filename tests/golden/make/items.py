@@ -2,8 +2,8 @@
 
     cd tests && python -m golden.make.items DIRECTORY
 
-`items/` is what this script wrote with the first blztable that had `packing="per_item"`. As with
-`v1/`, a later blztable must read those bytes, and writes others.
+`items.zip` has what this script wrote with the first blztable that had `packing="per_item"`. As
+with `v1.zip`, a later blztable must read those bytes, and writes others.
 """
 
 import sys

@@ -2,9 +2,9 @@
 
     cd tests && python -m golden.make.nested DIRECTORY
 
-`nested/` is what this script wrote with the first blztable that had nested types. As with `v1/`, a
-later blztable must read those bytes, and writes others. Each case has all nested types in another
-form on disk; `make/v1.py` describes the files. `coded` came later than the others.
+`nested.zip` has what this script wrote with the first blztable that had nested types. As with
+`v1.zip`, a later blztable must read those bytes, and writes others. Each case has all nested types
+in another form on disk; `make/v1.py` describes the files. `coded` came later than the others.
 """
 
 import sys

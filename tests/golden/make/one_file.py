@@ -2,8 +2,8 @@
 
     cd tests && python -m golden.make.one_file DIRECTORY
 
-`one_file/` is what this script wrote with the first blztable that had tables in one file. As with
-`v1/`, a later blztable must read those bytes, and writes others.
+`one_file.zip` has what this script wrote with the first blztable that had tables in one file. As
+with `v1.zip`, a later blztable must read those bytes, and writes others.
 """
 
 import sys

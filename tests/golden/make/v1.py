@@ -2,8 +2,8 @@
 
     cd tests && python -m golden.make.v1 DIRECTORY
 
-`v1/` is what this script wrote with the first blztable that had format version 1. Those bytes must
-stay readable, so the files are never written again: a later blztable writes other bytes, which
+`v1.zip` has what this script wrote with the first blztable that had format version 1. Those bytes
+must stay readable, so the files are never written again: a later blztable writes other bytes, which
 would prove nothing. A new format, or a new way to write this one, gets a script and a folder of its
 own.
 

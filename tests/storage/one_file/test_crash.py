@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.storage import resolve
 from blztable.storage.one_file import store as one_file
 from support.crash.changes import CHANGES, two_row_groups
 from support.crash.checks import (
@@ -39,8 +38,8 @@ SYNC = f"sync_file {NAME}"
 
 
 @pytest.fixture(autouse=True)
-def one_file_layout(monkeypatch):
-    monkeypatch.setattr(resolve, "USUAL_LAYOUT", "file")
+def one_file_layout(tuned):
+    tuned(layout="file")
 
 
 def commit(name, durability="full"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.engine.version import versions
-from blztable.storage.one_file import commits, records, writing
+from blztable.storage.one_file import records
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.resolve import store_at
 from support.processes import script
@@ -284,8 +284,8 @@ print(blz.read_table(sys.argv[1])["n"].to_pylist())
 """
 
 
-def test_dead_bytes_go_when_they_are_most_of_the_file(path, monkeypatch):
-    monkeypatch.setattr(writing, "DEAD_BYTES", 0)
+def test_dead_bytes_go_when_they_are_most_of_the_file(path, tuned):
+    tuned(dead_bytes=0)
     table = pa.table({"n": range(100_000)})
     blz.to_blz(table, path)
     size = path.stat().st_size
@@ -350,8 +350,8 @@ def test_damage_and_a_torn_end_hide_no_commit(path):
     assert rows(path)["n"] == list(range(1, 9))
 
 
-def test_a_commit_is_found_though_its_block_is_longer_than_the_first_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(commits, "TAIL_BYTES", 100)
+def test_a_commit_is_found_though_its_block_is_longer_than_the_first_read(tmp_path, tuned):
+    tuned(tail_bytes=100)
     path = tmp_path / "t.blz"
     blz.to_blz(ROWS, path, storage=blz.Storage(layout="file"))
     blz.to_blz(ROWS, path, mode="a")

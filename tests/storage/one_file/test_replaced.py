@@ -8,14 +8,14 @@ import pickle
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import blztable as blz
 from blztable.storage.one_file import records
+from golden.sets import unpacked
 
-GOLDEN = Path(__file__).parents[2] / "golden/one_file/changed.blz"
+GOLDEN = unpacked("one_file") / "changed.blz"
 REFUSED = r"removed or replaced.*open it again"
 OURS, OTHER = {"a": [1, 2, 3]}, {"a": [7, 8]}
 

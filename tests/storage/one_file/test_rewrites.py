@@ -12,7 +12,6 @@ import blztable as blz
 from blztable.storage.disk import Disk
 from blztable.storage.files import LocalFile
 from blztable.storage.one_file import store as one_file
-from blztable.storage.one_file import writing
 from blztable.storage.one_file.store import OneFileStore
 from support.options import arguments
 
@@ -114,9 +113,9 @@ class SizelessDisk(Disk):
 
 
 @pytest.fixture
-def half_dead(tmp_path, monkeypatch):
+def half_dead(tmp_path, tuned, monkeypatch):
     """Return a file of which the next commit finds more than a half dead."""
-    monkeypatch.setattr(writing, "DEAD_BYTES", 1 << 30)
+    tuned(dead_bytes=1 << 30)
     path = tmp_path / "t.blz"
     random = np.random.default_rng(0)
     blz.to_blz({"x": random.random(50_000)}, path, storage=blz.Storage(layout="file"))
@@ -124,7 +123,7 @@ def half_dead(tmp_path, monkeypatch):
         table.configure(keep_versions=1, keep_seconds=0)
         for _ in range(2):
             table.update({"x": random.random(50_000)})
-    monkeypatch.setattr(writing, "DEAD_BYTES", 1 << 10)
+    tuned(dead_bytes=1 << 10)
     monkeypatch.setattr(one_file, "_unwritten", {})
     return path
 
@@ -196,8 +195,8 @@ def test_a_rewrite_that_finds_damaged_first_bytes_is_told(half_dead):
         assert len(table) == 50_001
 
 
-def test_a_large_table_is_rewritten_by_vacuum_only(half_dead, monkeypatch):
-    monkeypatch.setattr(writing, "MOST_COPIED", 1000)
+def test_a_large_table_is_rewritten_by_vacuum_only(half_dead, tuned):
+    tuned(rewritten_bytes=1000)
     size = half_dead.stat().st_size
     with blz.open(half_dead, "a") as table:
         table.append({"x": [1.0]})

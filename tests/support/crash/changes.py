@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 import blztable as blz
-from blztable.engine.change import rows as row_changes
+from blztable import tuning
 from support.crash.checks import Held
 from support.moved_first import moved_first
 
@@ -59,8 +58,7 @@ def naming(change):
     """Return a change that names deleted rows, as in a row group of which few rows go."""
 
     def run(table):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(row_changes, "LEAST_SHARE", 1)
+        with tuning.tuned(rows_per_deleted=1):
             change(table)
 
     return run

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.version import versions
 from blztable.format import layout, manifest
-from blztable.storage import resolve
 from blztable.storage.files import LocalFile
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
@@ -135,7 +135,7 @@ def recorded(
 
 def store_on(path: Path, disk: RecordingDisk) -> Store:
     """Return the store of the usual layout at a path of this disk."""
-    if resolve.USUAL_LAYOUT == "file":
+    if tuning.current.layout == "file":
         return OneFileStore(LocalFile(path, disk=disk))
     return LocalStore(path, disk=disk)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 import blztable as blz
-from blztable.engine.change import rows as row_changes
+from blztable import tuning
 from blztable.errors import BlzError
 from support.moved_first import moved_first
 
@@ -149,7 +149,7 @@ def run(place, seed: int, worker: int, count: int, share: int) -> list[Done]:
 
     One row in `share` of a row group may be deleted before it is written again.
     """
-    row_changes.LEAST_SHARE = share
+    tuning.current = tuning.Tuning(rows_per_deleted=share)
     draw, ids, done = random.Random(seed), iter(range(worker * 10_000, 1 << 40)), []
     t = blz.open(place, "a", durability="process")
     for _ in range(count):

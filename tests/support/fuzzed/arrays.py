@@ -31,6 +31,7 @@ from blztable.format.header import (
     crc32,
 )
 from blztable.storage.journal import ENTRY, FOOT, FOOT_MAGIC, HEAD, HEAD_MAGIC
+from golden.sets import unpacked
 from support.bloscpack_files import file_of
 from support.fuzzed.changes import WORDS, number, pieces_of
 from support.fuzzed.parts import (
@@ -50,7 +51,6 @@ from support.tamper import FOOT_FIELDS, TRAILER_FIELDS, RawLayer, _followed, _na
 
 Random = random.Random
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 HEADER_FIELDS = ("magic", "version", "options", "checksum", "typesize")
 HEADER_FIELDS += ("chunk_size", "last_chunk", "nchunks", "tail")
 SECTION_FIELDS = ("magic", "options", "checksum", "codec", "level", "size", "room", "stored", "end")
@@ -66,7 +66,7 @@ DTYPES = ["i1", "<u2", ">i4", "f8", "c16", "S3", "U2", "?", "M8[us]", "i4,f8", "
 
 def seeds(only: str = "") -> dict[str, bytes]:
     """Return the golden files, and arrays of every kind of dtype and form."""
-    files = [*(GOLDEN / "arrays").glob("*.blp"), *(GOLDEN / "bloscpack").glob("*.blp")]
+    files = [file for name in ("arrays", "bloscpack") for file in unpacked(name).glob("*.blp")]
     found = {path.stem: path.read_bytes() for path in sorted(files)}
     for checksum in (0, 2, 8):
         shape = {"dtype": "'<f8'", "shape": [40, 5], "order": "C", "container": "numpy"}

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 import blztable as blz
 from golden.old_writer import compressed, file_of, write_array, write_table
+from golden.sets import unpacked
 from support import tamper
 from support.fuzzed import arrays, tables
 from support.fuzzed.changes import WORDS, bytes_in, json_text, json_value, number
 
 Random = random.Random
 
-LEGACY = Path(__file__).parents[2] / "golden" / "legacy" / "bcolz"
+LEGACY = unpacked("legacy") / "bcolz"
 DTYPES = ["i1", "<u4", ">i4", "f4", "f8", "?", "S3", "U2", "M8[D]", "m8[ns]", "i4,f8", "c8"]
 # Dtypes as documents have them.
 NAMED = [*map(str, map(np.dtype, DTYPES)), "<U1", "O", "[('a','O')]"]

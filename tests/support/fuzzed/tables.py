@@ -6,26 +6,23 @@ import functools
 import json
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 import blztable as blz
 from blztable.arrow.types import is_binary, is_text
-from blztable.engine.change import rows as row_changes
-from blztable.engine.query import codes
-from blztable.engine.read import alike
 from blztable.engine.version.versions import pin
 from blztable.format.bundle import ENTRY
 from blztable.format.line import Statistics
 from blztable.format.superchunk import unpack
 from blztable.storage.memory import RamStore
 from blztable.table.batches import Batches
+from blztable.tuning import tuned
 from support import arrow_strategies as types
 from support import nested_arrays, samples, tamper
 from support.bit_equality import same_table
@@ -133,10 +130,9 @@ def with_deletions(write: Callable[[RamStore], object], store: RamStore) -> None
     source = RamStore()
     write(source)
     with blz.open(source, "a") as t:
-        t.add_column("place", np.arange(len(t)))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(row_changes, "LEAST_SHARE", 1)
-            t.delete(pc.field("place").isin(range(3, len(t), 20)))
+        t.add_column("place", np.arange(t.nrows))
+        with tuned(rows_per_deleted=1):
+            t.delete(pc.field("place").isin(range(3, t.nrows, 20)))
         assert t.versions()[-1].deleted_rows
     blz.copy(source, store, layout="file")
 
@@ -528,7 +524,7 @@ def whole(store: RamStore) -> None:
         table = blz.read_table(store)
     except blz.BlzError:
         for least in (1, 1 << 30):
-            with reading_together(least), contextlib.suppress(blz.BlzError):
+            with tuned(matrix_columns_read=least), contextlib.suppress(blz.BlzError):
                 blz.read_table(store)
                 raise AssertionError(
                     "refused or not, as columns are read together or not"
@@ -537,19 +533,9 @@ def whole(store: RamStore) -> None:
     sound(table)
     if table.num_rows <= SMALL_ROWS:
         for least in (1, 1 << 30):
-            with reading_together(least):
+            with tuned(matrix_columns_read=least):
                 again = blz.read_table(store)
             assert again.equals(table) or same_table(again, table), "read twice, it differs"
-
-
-@contextlib.contextmanager
-def reading_together(least: int) -> Iterator[None]:
-    """Read so many columns of numbers in bundles together, or more, and fewer one by one."""
-    usual, alike.LEAST_COLUMNS = alike.LEAST_COLUMNS, least
-    try:
-        yield
-    finally:
-        alike.LEAST_COLUMNS = usual
 
 
 def pandas(random: Random, store: RamStore) -> None:
@@ -598,9 +584,8 @@ def columns_of(random: Random, store: RamStore) -> None:
 
 def filtered(random: Random, store: RamStore) -> None:
     """Filter by a value that the table has, on codes too."""
-    codes.ROWS_PER_VALUE = 1 / 1000
-    with blz.open(store) as table:
-        if not table.columns or not 0 < len(table) <= SMALL_ROWS:
+    with tuned(rows_per_code=1 / 1000), blz.open(store) as table:
+        if not table.column_names or not 0 < table.nrows <= SMALL_ROWS:
             return
         name = random.choice(table.columns)
         row = random.randrange(len(table))

@@ -215,7 +215,7 @@ class TestUpsert:
         with opened(meanwhile(store, theirs)) as mine, pytest.raises(ConflictError):
             mine.upsert(parts, on="id")
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(st.data())
     def test_it_is_what_a_dict_does(self, data):
         keys = st.tuples(st.sampled_from([None, 1, 2, 3, 4]), st.sampled_from(["a", "b", None]))
@@ -294,7 +294,7 @@ class TestReplaceWhere:
 
 
 class TestDeduplicate:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(st.data())
     def test_it_is_what_pandas_does(self, data):
         rows = data.draw(st.integers(0, 25))

@@ -355,15 +355,20 @@ assert polars.scan_pyarrow_dataset(d).head(1).collect(engine="streaming").height
 }
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """Return the path of a table of which a scan takes a while."""
+    path = tmp_path_factory.mktemp("long") / "t.blz"
+    numbers = pa.array(range(1_000_000))
+    whole = pa.table({"n": numbers, "word": numbers.cast(pa.string())})
+    blz.to_blz(whole, path, storage=blz.Storage(row_group_rows=1 << 15), durability="process")
+    return path
+
+
 @pytest.mark.parametrize("abandon", ABANDONING)
-def test_a_process_ends_that_leaves_a_scan_in_the_middle(tmp_path, abandon):
-    rows = 1_000_000
-    whole = pa.table({"n": range(rows), "word": [f"{row:020}" for row in range(rows)]})
-    blz.to_blz(
-        whole, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=1 << 15), durability="process"
-    )
+def test_a_process_ends_that_leaves_a_scan_in_the_middle(long, abandon):
     opening = "import sys, blztable\nd = blztable.dataset(sys.argv[1])\n"
-    command = [sys.executable, "-c", opening + ABANDONING[abandon], str(tmp_path / "t.blz")]
+    command = [sys.executable, "-c", opening + ABANDONING[abandon], str(long)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pyarrow.compute import field
 
 import blztable as blz
-from blztable.table.datasets import ranges
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.several import Member, Several
 
@@ -247,9 +246,9 @@ def test_it_pickles_and_keeps_its_versions(sales):
     ],
 )
 def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
-    tmp_path, monkeypatch, rows, row_group_rows, expected
+    tmp_path, tuned, rows, row_group_rows, expected
 ):
-    monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
+    tuned(fragment_rows=40)
     numbers = pa.table({"n": pa.array(range(rows), "i8")})
     blz.to_blz(numbers, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=row_group_rows))
     fragments = list(blz.dataset(tmp_path / "t.blz").get_fragments())
@@ -257,8 +256,8 @@ def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
     assert pa.concat_tables([one.to_table() for one in fragments]).equals(numbers)
 
 
-def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
+def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, tuned):
+    tuned(fragment_rows=40)
     path = tmp_path / "t.blz"
     blz.to_blz({"n": range(90)}, path, storage=blz.Storage(row_group_rows=30, encoding="plain"))
     (path / "data/col0/__2__.bin").unlink()
@@ -269,8 +268,8 @@ def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, monkey
         second.to_table()
 
 
-def test_fragments_have_a_few_row_groups_of_one_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "FRAGMENT_ROWS", 40)
+def test_fragments_have_a_few_row_groups_of_one_table(tmp_path, tuned):
+    tuned(fragment_rows=40)
     blz.to_blz({"n": range(100)}, tmp_path / "1.blz", storage=blz.Storage(row_group_rows=20))
     blz.to_blz({"n": range(100, 110)}, tmp_path / "2.blz")
     d = blz.dataset(tmp_path)

@@ -1,7 +1,6 @@
 """Engines take text as dictionaries or views, and answer as over the text itself."""
 
 import pickle
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.arrow.types import as_views
 from blztable.storage.memory import MemoryStore
+from golden.sets import unpacked
 
-LEGACY = Path(__file__).parents[2] / "golden" / "legacy" / "bcolz"
+LEGACY = unpacked("legacy") / "bcolz"
 ROWS = 4_000
 FORMS = [{"dictionaries": "auto"}, {"views": True}, {"dictionaries": ["few"], "views": True}]
 WORDS = ["", "a", "twelve bytes", "thirteen byte", "a long text that no view holds", "ÄÖÜ" * 5]

@@ -1,0 +1,143 @@
+"""Tuning: the sizes, shares and times that the package works by.
+
+Another number makes the package slower, larger or less patient, and never wrong: files that were
+written with any of them are read with all others. Limits of the format are not here.
+
+A number is read from `current` where it is used, at each use, so that `tuned` changes it in all
+rooms at once. Knows nothing of the rooms.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The numbers of one process."""
+
+    # Row groups. The first three give the rows of a row group whose writer does not choose.
+    group_bytes: int = 256_000_000
+    group_column_bytes: int = 64_000_000
+    least_group_rows: int = 65_536
+    # A column of variable width has at most this many bytes in a row group.
+    group_text_bytes: int = 1_000_000_000
+    # An Arrow array costs about 1,000 bytes, so this many tables of fewer bytes are joined.
+    joined_tables: int = 256
+    joined_bytes: int = 1 << 18
+    # Up to this size most of the time is spent in Python, which runs one thread at a time.
+    one_thread_bytes: int = 1 << 20
+    # Smaller tasks would spend more time in Python than in compression.
+    write_task_bytes: int = 1 << 20
+
+    # Bundles. A row group is bundled if its columns have at most this many bytes each, as a mean.
+    # 0 makes no bundles.
+    bundled_bytes: int = 64 << 10
+    # Columns with more bytes have files of their own.
+    bundled_column_bytes: int = 1 << 20
+    # A bundle is in memory until its last part is ready.
+    bundle_bytes: int = 512 << 20
+    # The next row group waits until half of a bundle of more bytes is compressed. Smaller bundles
+    # take little memory, and several of them are made at once.
+    large_bundle_bytes: int = 16 << 20
+
+    # Encodings gain less than their metadata take in a part of fewer bytes.
+    encoded_bytes: int = 1 << 10
+    # A sample of a column with nulls must have at least this many values.
+    sampled_values: int = 256
+    # Rows for each value that is no decimal, and for each item of a dictionary, at least.
+    rows_per_odd: int = 64
+    rows_per_item: int = 8
+    # Few items: two of their codes are looked up at once.
+    few_items: int = 128
+    # Columns of one type that are encoded together, as a matrix; of fewer, each gets the encoding
+    # that is smallest.
+    matrix_columns_written: int = 16
+    # Fewer columns of a matrix are read as fast one by one.
+    matrix_columns_read: int = 4
+    # The bytes of a matrix of several columns.
+    matrix_bytes: int = 2 << 20
+    # To decode fewer bytes takes less time than to wake another thread.
+    matrix_shared_bytes: int = 2 << 20
+
+    # Reads. Uncompressed bytes that are read by one call, if they lie together.
+    run_bytes: int = 2 << 20
+    # Smaller runs share a task, because a task costs some 20 microseconds of Python.
+    read_task_bytes: int = 1 << 18
+    # A bundle up to this size is read at once. This costs some 30 microseconds more for one column.
+    small_bundle_bytes: int = 256 << 10
+    # A read keeps so many bytes of small bundles: they may have many columns that it does not read.
+    kept_bundle_bytes: int = 32 << 20
+    # A superchunk up to this size is read at once and kept until its chunks are decoded.
+    small_part_bytes: int = 64 << 10
+    # So often rows are read to find the damaged rows of a column and row group exactly.
+    attempts: int = 1024
+    # Bytes of a window of a stream. Windows and row groups have whole multiples of so many rows.
+    window_bytes: int = 64_000_000
+    window_rows: int = 1 << 17
+    # Rows of a fragment of a dataset: a few row groups, so that all processors decode one.
+    fragment_rows: int = 1 << 20
+
+    # Filters. Bytes of a window of a filter's columns, for a read whose result is one table.
+    filter_bytes: int = 256_000_000
+    # Rows of a morsel; more if one row group has more.
+    morsel_rows: int = 1 << 19
+    # Single rows are read if at most one row in so many is wanted. At 4 to 8 % of the rows, to
+    # decode pages and to choose among their rows costs as much as to read the rows one by one.
+    rows_per_selected: int = 16
+    # The same for rows of lists of one size: the index of each item costs more than its value.
+    rows_per_list: int = 256
+    # A part is read as codes only if it has so many rows for each code.
+    rows_per_code: float = 4
+
+    # Changes. A row group is written again once more than one in so many of its rows is deleted,
+    # and once the table has so many deleted rows, because each commit writes them and each reader
+    # reads them.
+    rows_per_deleted: int = 16
+    deleted_rows: int = 1 << 14
+
+    # Versions that a table keeps, and for how many seconds, if its properties do not say it.
+    keep_versions: int = 10
+    keep_seconds: int = 3600
+    # Versions kept by a commit that replaces the table: a copy shares no file with the one before.
+    keep_replaced: int = 2
+    # A quick run of appends removes its expired versions when there are this many, or when one of
+    # them was replaced this many seconds ago.
+    run_versions: int = 8
+    run_seconds: float = 60
+
+    # Locks. Seconds that a reader waits for a writer, and a writer for readers; of an array.
+    lock_seconds: float = 30.0
+    array_lock_seconds: float = 5.0
+    # Seconds for which a waiting vacuum keeps the gate closed, and then open.
+    gate_closed_seconds: float = 1.0
+    gate_open_seconds: float = 0.2
+
+    # The layout of a new table whose writer does not choose one.
+    layout: str = "directory"
+    # A table in one file is rewritten at the end of a commit when it has more dead bytes than live
+    # ones, and more than this.
+    dead_bytes: int = 64 << 20
+    # More live bytes are left to `vacuum`: other writers wait during a rewrite.
+    rewritten_bytes: int = 1 << 30
+    # One read of the end of a file has the whole commit, except for very wide tables.
+    tail_bytes: int = 64 << 10
+
+    # Bytes of text that the command line reads at once.
+    block_bytes: int = 8 << 20
+
+
+current = Tuning()
+
+
+@contextmanager
+def tuned(**numbers: Any) -> Iterator[None]:
+    """Work with other numbers in a `with` block, in all threads of the process."""
+    global current
+    usual = current
+    current = replace(usual, **numbers)
+    try:
+        yield
+    finally:
+        current = usual
