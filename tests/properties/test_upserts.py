@@ -94,7 +94,7 @@ def test_a_table_has_the_rows_of_the_model_after_any_upserts(share, new_store, d
                 model = [*model, *new]
             assert in_order(t.to_arrow().to_pylist()) == in_order(model)
             assert t.count(filters=pc.field("k") > 9) == sum(one["k"] > 9 for one in model)
-            changes = t.changes(since=version)
+            changes = t.diff(version).rows()
             gone, come = changes.removed.to_pylist(), changes.added.to_pylist()
             assert in_order([*before, *come]) == in_order([*model, *gone])
             assert not {*in_order(gone)} & {*in_order(come)}

@@ -130,9 +130,9 @@ def with_deletions(write: Callable[[RamStore], object], store: RamStore) -> None
     source = RamStore()
     write(source)
     with blz.open(source, "a") as t:
-        t.add_column("place", np.arange(t.nrows))
+        t.add_column("place", np.arange(len(t)))
         with tuned(rows_per_deleted=1):
-            t.delete(pc.field("place").isin(range(3, t.nrows, 20)))
+            t.delete(pc.field("place").isin(range(3, len(t), 20)))
         assert t.versions()[-1].deleted_rows
     blz.copy(source, store, layout="file")
 
@@ -585,7 +585,7 @@ def columns_of(random: Random, store: RamStore) -> None:
 def filtered(random: Random, store: RamStore) -> None:
     """Filter by a value that the table has, on codes too."""
     with tuned(rows_per_code=1 / 1000), blz.open(store) as table:
-        if not table.column_names or not 0 < table.nrows <= SMALL_ROWS:
+        if not table.columns or not 0 < len(table) <= SMALL_ROWS:
             return
         name = random.choice(table.columns)
         row = random.randrange(len(table))
