@@ -223,10 +223,10 @@ class MemoryStore:
 
     def __init__(self, name: str = "memory") -> None:
         # What the package works on: `resolve.store_at` returns it.
-        self._store = RamStore(name)
+        self._ram_store = RamStore(name)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._store.name!r})"
+        return f"{type(self).__name__}({self._ram_store.name!r})"
 
 
 class MemoryReader(Closing):

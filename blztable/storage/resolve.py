@@ -15,7 +15,6 @@ from blztable.errors import TableExistsError
 from blztable.storage import one_file
 from blztable.storage.files import File, MemoryFile, ObjectFile, PipeFile, can_seek, spooled
 from blztable.storage.local import LocalStore
-from blztable.storage.memory import MemoryStore
 from blztable.storage.store import Store
 
 LAYOUTS = ("directory", "file")
@@ -23,7 +22,7 @@ URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path
 # Of a file object that cannot seek, up to this many bytes are copied to memory, more to a disk.
 SPOOLED_BYTES = 64 << 20
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
-Place = str | os.PathLike[str] | MemoryStore | Any
+Place = str | os.PathLike[str] | Store | Any
 
 
 @contextmanager
@@ -54,8 +53,8 @@ def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -
             raise ValueError("the path is empty; pass the path of the table")
         where = os.path.expanduser(_path_of(place))
         return one_file.store.at(where) if is_file(where, layout) else LocalStore(where)
-    if isinstance(place, MemoryStore):
-        return place._store
+    if hasattr(place, "_ram_store"):  # A MemoryStore, which few programs import.
+        return place._ram_store
     if hasattr(place, "put_new"):
         return place
     if is_new and hasattr(place, "write"):

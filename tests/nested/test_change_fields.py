@@ -11,7 +11,6 @@ import blztable as blz
 from blztable.arrow.casts import cast_exactly
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.storage.memory import RamStore
-from support.moved_first import moved_first
 from support.nested_arrays import TYPES, array_of
 from support.options import arguments
 from support.stores import tree
@@ -157,8 +156,8 @@ def test_a_field_that_does_not_exist_is_told(table):
         with pytest.raises(ColumnNotFoundError, match=r"a\.nope"):
             verb()
     assert table.columns == ["k", "a"]
-    with pytest.raises(ValueError, match="fields keep their order"):
-        moved_first(table, ["a.zip"])
+    with pytest.raises(ColumnNotFoundError, match=r"a\.zip"):
+        table.alter_column("a.zip", position=0)
 
 
 def test_a_tuple_is_a_path_also_of_one_name(table):
