@@ -122,7 +122,7 @@ def test_an_interrupt_in_a_late_import_of_a_commit_changes_nothing(tmp_path):
                 break
             except KeyboardInterrupt:
                 ends += 1
-                assert t.nrows == 1 and t.version == 1
+                assert len(t) == 1 and t.version == 1
         sys.meta_path.pop(0)
         assert ends == len(Interrupting.met) > 10
         t.append({{"n": [3]}})

@@ -669,7 +669,7 @@ def test_columns_that_a_transaction_changes_under_its_own_appender_are_told(stor
     [
         lambda t: t.delete("k = 3"),
         lambda t: t.update({"v": 9}, where="k = 3"),
-        lambda t: t.truncate(100),
+        lambda t: t.resize(100),
     ],
     ids=["delete", "update", "truncate"],
 )

@@ -172,7 +172,7 @@ def _write(
     is_sorted_later = bool(keys) and new.rows is None
     columns = len(empty.columns)
     progress = Progress(callback, new.rows, columns, writes=2 if is_sorted_later else 1)
-    if keys and new.rows is not None:
+    if keys and new.rows:
         [(schema, frame, parts)] = ((*run[:2], list(run[2])) for run in runs)
         # Rows are sorted by the values that are stored.
         unsorted = Unsorted.of_table(_rounded(parts[0][0], empty.schema))

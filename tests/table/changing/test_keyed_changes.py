@@ -373,4 +373,4 @@ def test_an_upsert_names_the_value_of_an_item_that_the_type_of_later_ones_does_n
         items = [pa.table({"k": [1], "v": [2**60 + 1]}), pa.table({"k": [2], "v": [0.5]})]
         with pytest.raises(blz.SchemaError, match=rf"'v'.* {2**60 + 1} does not fit double"):
             t.upsert(iter(items), on="k", evolve=True)
-        assert t.nrows == 0
+        assert len(t) == 0
