@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.dtypes import is_text
 from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.files.grid import Box
@@ -25,7 +25,7 @@ from blztable.storage.files import File
 class Opened(Closing):
     """An open array: what `SuperChunk` shows, without indices of numpy."""
 
-    def __init__(self, file: File, source: Source, array: Own | Foreign) -> None:
+    def __init__(self, file: File, source: ByteSource, array: Own | Foreign) -> None:
         self.file = file
         self.source = source
         self.array = array

@@ -34,7 +34,7 @@ from blztable.convert.column_type import Columns
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import AS_USUAL, Ingested, Reading
-from blztable.convert.source import Item, Source, source
+from blztable.convert.source import Item, ItemSource, source
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
 from blztable.errors import SchemaError
@@ -97,7 +97,7 @@ def new_source(
     schema, frame, attrs = first[1].table.schema, first[1].frame, first[1].attrs
     if frame is not None:
         schema = with_room(schema, Facts.decode(frame))
-    items = Source(_and_others([first], items.items), attrs=attrs)
+    items = ItemSource(_and_others([first], items.items), attrs=attrs)
     del first  # Not held while it is written.
     return AppendSource(items, _spec_of_new(schema, frame), evolve, is_new=True)
 
@@ -105,7 +105,7 @@ def new_source(
 def new_without_rows(columns: Columns) -> "AppendSource":
     """Return the source of a new table with these columns and without rows."""
     schema = plain_schema(columns.schema)
-    items = Source(iter(()), 0, schema, lambda rows: columns.frame, columns.attrs)
+    items = ItemSource(iter(()), 0, schema, lambda rows: columns.frame, columns.attrs)
     return AppendSource(items, _spec_of_new(schema, columns.frame), False, is_new=True)
 
 
@@ -127,7 +127,7 @@ class AppendSource:
     """
 
     def __init__(
-        self, items: Source, table: TableSpec, evolve: bool, *, is_new: bool = False
+        self, items: ItemSource, table: TableSpec, evolve: bool, *, is_new: bool = False
     ) -> None:
         # Number of rows; None if it is unknown.
         self.rows = items.rows

@@ -49,7 +49,7 @@ Item = tuple[str, Ingested]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ItemSource:
     """Items; none is held here once it is drawn."""
 
     items: Iterator[Item]
@@ -62,7 +62,7 @@ class Source:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> Source:
+def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> ItemSource:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _of_one(data, index, how)
@@ -86,7 +86,7 @@ def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> Source:
         return _of_one(data, index, how)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
         # `map` holds no item while it is used; a generator would.
-        return Source(map(partial(_item, index, how), count(), Grouped(data)))
+        return ItemSource(map(partial(_item, index, how), count(), Grouped(data)))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
@@ -107,18 +107,18 @@ def is_repeatable(data: Any) -> bool:
     return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
-def _of_one(data: Any, index: bool | None, how: Reading) -> Source:
+def _of_one(data: Any, index: bool | None, how: Reading) -> ItemSource:
     one = ingest(data, index=index, how=how)
     frame, item = one.frame, ("the data", one)
-    return Source(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
+    return ItemSource(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
 
 
-def _of_reader(reader: Any) -> Source:
+def _of_reader(reader: Any) -> ItemSource:
     """Return the batches of an Arrow reader, or of any iterator of batches with a schema."""
     schema = reader.schema
     frame, attrs = from_metadata(schema, 0)
     batches = map(partial(_batch, schema, frame), count(), reader)
-    return Source(
+    return ItemSource(
         batches, None, plain_schema(schema), lambda rows: from_metadata(schema, rows)[0], attrs
     )
 

@@ -20,7 +20,7 @@ from blztable.format.chunk import (
 from blztable.format.header import Checksum
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A file, as a reader of chunks needs it."""
 
     name: str
@@ -51,7 +51,7 @@ class Chunks:
         A second copy of the checksums; None if there is none.
     """
 
-    source: Source
+    source: ByteSource
     checksum: Checksum
     offsets: Sequence[int]
     lengths: Sequence[int]

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.dtypes import dtype_of
 from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_json
 from blztable.block_terms import PLAIN
@@ -69,7 +69,7 @@ class Foreign:
     attrs: dict[str, Json]
 
 
-def read_foreign(source: Source, header: ArrayHeader, metadata: Json, at: int) -> Foreign:
+def read_foreign(source: ByteSource, header: ArrayHeader, metadata: Json, at: int) -> Foreign:
     """Find all chunks of a file whose header and metadata end at a position."""
     offsets, at = _offsets(source, header, at)
     checksum = CHECKSUMS[header.checksum]
@@ -82,7 +82,7 @@ def read_foreign(source: Source, header: ArrayHeader, metadata: Json, at: int) -
     return _described(header, metadata, chunks, starts)
 
 
-def _offsets(source: Source, header: ArrayHeader, at: int) -> tuple[list[int], int]:
+def _offsets(source: ByteSource, header: ArrayHeader, at: int) -> tuple[list[int], int]:
     """Return the offsets, empty if one is not known, and where the chunks may begin."""
     count = header.nchunks
     if not header.options & OFFSETS or count == UNKNOWN:
@@ -96,7 +96,7 @@ def _offsets(source: Source, header: ArrayHeader, at: int) -> tuple[list[int], i
 
 
 def _walk(
-    source: Source, header: ArrayHeader, digest_size: int, offsets: list[int], at: int
+    source: ByteSource, header: ArrayHeader, digest_size: int, offsets: list[int], at: int
 ) -> tuple[list[int], list[int], list[int]]:
     """Return the position, the compressed and the uncompressed size of each chunk."""
     found: list[int] = []
@@ -124,7 +124,7 @@ def _walk(
     return found, lengths, sizes
 
 
-def _is_end(source: Source, at: int) -> bool:
+def _is_end(source: ByteSource, at: int) -> bool:
     return at == source.size or source.read(at, len(HEAD_MAGIC)) == HEAD_MAGIC
 
 
@@ -138,7 +138,9 @@ def _check_sizes(header: ArrayHeader, sizes: list[int]) -> None:
         raise CorruptError(f"the last chunk has {sizes[-1]} bytes; expected {header.last_chunk}")
 
 
-def _digests(source: Source, end: int, first: int, count: int, digest_size: int) -> bytes | None:
+def _digests(
+    source: ByteSource, end: int, first: int, count: int, digest_size: int
+) -> bytes | None:
     """Return the copy of the checksums in the trailer of a part of a table; None without one."""
     if source.read(end, len(HEAD_MAGIC)) != HEAD_MAGIC:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
 
-from blztable.arrays.files.chunks import Chunks, Source
+from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.front import Front, own_front
 from blztable.arrays.files.info import ArrayInfo, shape_of_json
 from blztable.errors import CorruptError, FormatError
@@ -60,7 +60,7 @@ class Own:
     attrs: dict[str, Json] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, source: Source, header: ArrayHeader) -> Self:
+    def read(cls, source: ByteSource, header: ArrayHeader) -> Self:
         """Read front and trailer; CorruptError unless they belong together."""
         front = own_front(header, source.read)
         if header.version == UNFINISHED:
@@ -92,7 +92,7 @@ class Own:
         return cls(front, offsets, at, digests, layers, attrs)
 
     @classmethod
-    def recovered(cls, source: Source, header: ArrayHeader) -> Self:
+    def recovered(cls, source: ByteSource, header: ArrayHeader) -> Self:
         """Return the array of the whole chunks of a file that was never finished."""
         front = own_front(header, source.read)
         first = source.read(0, front.length)
@@ -108,7 +108,7 @@ class Own:
         front = front.with_info(replace(info, shape=(rows, *info.shape[1:])))
         return cls(front, offsets, end, digests)
 
-    def chunks(self, source: Source) -> Chunks:
+    def chunks(self, source: ByteSource) -> Chunks:
         """Return the chunks, in the file that they are read from."""
         size = self.front.checksum.size
         ends = [*self.offsets, self.end]
@@ -140,7 +140,7 @@ class Own:
         return front.encode(self.offsets, is_finished=is_finished)
 
 
-def whole_chunks(source: Source, front: Front) -> list[tuple[int, ChunkHeader]]:
+def whole_chunks(source: ByteSource, front: Front) -> list[tuple[int, ChunkHeader]]:
     """Return position and header of each whole chunk of a file that was never finished."""
     size = front.checksum.size
     found = []
@@ -153,7 +153,7 @@ def whole_chunks(source: Source, front: Front) -> list[tuple[int, ChunkHeader]]:
     return found
 
 
-def _headers(source: Source, front: Front) -> Iterator[tuple[int, ChunkHeader]]:
+def _headers(source: ByteSource, front: Front) -> Iterator[tuple[int, ChunkHeader]]:
     """Yield position and header of one chunk after another, until something else follows."""
     at = front.length
     while len(head := source.read(at, CHUNK_HEADER.size)) == CHUNK_HEADER.size:
@@ -190,7 +190,7 @@ def _whole_rows(
     return found[: len(found) // per_row * per_row], rows
 
 
-def _trailer(source: Source, front: Front, first: bytes) -> tuple[int, bytes]:
+def _trailer(source: ByteSource, front: Front, first: bytes) -> tuple[int, bytes]:
     """Return where the trailer begins, and the trailer."""
     info = front.info
     if not front.is_stream:
@@ -204,7 +204,7 @@ def _trailer(source: Source, front: Front, first: bytes) -> tuple[int, bytes]:
     return found
 
 
-def _stream_trailer(source: Source, front: Front, first: bytes) -> tuple[int, bytes] | None:
+def _stream_trailer(source: ByteSource, front: Front, first: bytes) -> tuple[int, bytes] | None:
     """Return the trailer of a stream that begins with these bytes, and its place; None without one.
 
     It is at the end of the file, or else behind the last chunk: a writer that is stopped while it
@@ -223,7 +223,7 @@ def _stream_trailer(source: Source, front: Front, first: bytes) -> tuple[int, by
     return None if data is None else (at, data)
 
 
-def _checked(source: Source, front: Front, first: bytes, at: int, length: int) -> bytes | None:
+def _checked(source: ByteSource, front: Front, first: bytes, at: int, length: int) -> bytes | None:
     """Return the trailer at a position; None unless it is whole and matches its crc32."""
     if not length or not front.length <= at <= source.size - length:
         return None
