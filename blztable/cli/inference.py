@@ -2,11 +2,11 @@
 
 Knows only arrays: no files and no tables.
 
-Theory of operation. `Kinds` collects which kinds of values a column has; the type follows from the
-set of kinds alone, so neither the order of the values nor the place where a file is cut matters.
-`Kinds.read` first converts a block of values to the present type. The conversion is a proof: it
-fails if a value would change. Only if it fails, the kinds of the block are looked at one by one,
-and the caller begins again with the wider type. The set only grows, so this ends.
+Theory of operation. `TextKinds` collects which kinds of values a column has; the type follows from
+the set of kinds alone, so neither the order of the values nor the place where a file is cut
+matters. `TextKinds.read` first converts a block of values to the present type. The conversion is a
+proof: it fails if a value would change. Only if it fails, the kinds of the block are looked at one
+by one, and the caller begins again with the wider type. The set only grows, so this ends.
 """
 
 import re
@@ -26,7 +26,7 @@ DOUBLE_LIMIT = 1 << 53
 _SAMPLE = 64
 
 
-class Kind(Flag):
+class TextKind(Flag):
     """Kinds of values, by what a type must be able to hold."""
 
     TEXT = auto()
@@ -54,38 +54,38 @@ class Kind(Flag):
     LIST = auto()
 
 
-NOTHING = Kind(0)
+NOTHING = TextKind(0)
 NUMBERS = (
-    *(Kind.INTEGER | Kind.NEGATIVE | Kind.UNSIGNED | Kind.LONG),
-    *(Kind.INEXACT | Kind.REAL | Kind.EXPONENT),
+    *(TextKind.INTEGER | TextKind.NEGATIVE | TextKind.UNSIGNED | TextKind.LONG),
+    *(TextKind.INEXACT | TextKind.REAL | TextKind.EXPONENT),
 )
-NUMBER = Kind(sum(kind.value for kind in NUMBERS))
-_NAIVE = Kind.DATE | Kind.NAIVE | Kind.NAIVE_NS | Kind.FAR
-_AWARE = Kind.AWARE | Kind.AWARE_NS | Kind.FAR
+NUMBER = TextKind(sum(kind.value for kind in NUMBERS))
+_NAIVE = TextKind.DATE | TextKind.NAIVE | TextKind.NAIVE_NS | TextKind.FAR
+_AWARE = TextKind.AWARE | TextKind.AWARE_NS | TextKind.FAR
 MOMENT = _NAIVE | _AWARE
-ANY = Kind.TEXT | Kind.BOOLEAN | Kind.TIME | MOMENT | NUMBER
+ANY = TextKind.TEXT | TextKind.BOOLEAN | TextKind.TIME | MOMENT | NUMBER
 
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[ T][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?"
 _ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
 _FRACTION = r"\.[0-9]{1,9}"
 _SHAPES = {
-    Kind.BOOLEAN: "^(true|True|TRUE|false|False|FALSE)$",
-    Kind.TIME: "^[0-9]{2}:[0-9]{2}(:[0-9]{2})?$",
-    Kind.DATE: f"^{_DAY}$",
-    Kind.NAIVE: f"^{_DAY}{_CLOCK}$",
-    Kind.NAIVE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}$",
-    Kind.AWARE: f"^{_DAY}{_CLOCK}{_ZONE}$",
-    Kind.AWARE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}{_ZONE}$",
+    TextKind.BOOLEAN: "^(true|True|TRUE|false|False|FALSE)$",
+    TextKind.TIME: "^[0-9]{2}:[0-9]{2}(:[0-9]{2})?$",
+    TextKind.DATE: f"^{_DAY}$",
+    TextKind.NAIVE: f"^{_DAY}{_CLOCK}$",
+    TextKind.NAIVE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}$",
+    TextKind.AWARE: f"^{_DAY}{_CLOCK}{_ZONE}$",
+    TextKind.AWARE_NS: f"^{_DAY}{_CLOCK}{_FRACTION}{_ZONE}$",
 }
 _TYPES = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.TIME: pa.time32("s"),
-    Kind.DATE: pa.date32(),
-    Kind.NAIVE: pa.timestamp("s"),
-    Kind.NAIVE_NS: pa.timestamp("ns"),
-    Kind.AWARE: pa.timestamp("s", "UTC"),
-    Kind.AWARE_NS: pa.timestamp("ns", "UTC"),
+    TextKind.BOOLEAN: pa.bool_(),
+    TextKind.TIME: pa.time32("s"),
+    TextKind.DATE: pa.date32(),
+    TextKind.NAIVE: pa.timestamp("s"),
+    TextKind.NAIVE_NS: pa.timestamp("ns"),
+    TextKind.AWARE: pa.timestamp("s", "UTC"),
+    TextKind.AWARE_NS: pa.timestamp("ns", "UTC"),
 }
 _WORDS = r"(?i:inf|infinity|nan)"
 # Leading zeros are no number: they would be lost.
@@ -95,7 +95,7 @@ _NUMBER = re.compile(r"(-?)([0-9]*)(?:\.([0-9]*))?([eE].*)?")
 
 
 @dataclass
-class Kinds:
+class TextKinds:
     """The kinds of the values of a column, of a field, or of the items of a list.
 
     Attributes
@@ -114,34 +114,36 @@ class Kinds:
         True if JSON has texts here, which Arrow would take for times.
     """
 
-    flags: Kind = NOTHING
+    flags: TextKind = NOTHING
     fixed: pa.DataType | None = None
     is_given: bool = False
     digits: int = 0
     places: int = 0
-    fields: dict[str, "Kinds"] = field(default_factory=dict)
-    items: "Kinds | None" = None
-    expected: dict[str, "Kinds"] = field(default_factory=dict)
+    fields: dict[str, "TextKinds"] = field(default_factory=dict)
+    items: "TextKinds | None" = None
+    expected: dict[str, "TextKinds"] = field(default_factory=dict)
     is_text: bool = False
 
     @staticmethod
-    def of(type_: pa.DataType, is_given: bool = False) -> "Kinds":
+    def of(type_: pa.DataType, is_given: bool = False) -> "TextKinds":
         """Return the kinds of values of a type that is known; any value may go where it is null."""
         types = pa.types
         if types.is_null(type_):
-            return Kinds()
+            return TextKinds()
         if types.is_struct(type_):
-            return Kinds(Kind.STRUCT, fields={each.name: Kinds.of(each.type) for each in type_})
+            return TextKinds(
+                TextKind.STRUCT, fields={each.name: TextKinds.of(each.type) for each in type_}
+            )
         if types.is_list(type_):
-            return Kinds(Kind.LIST, items=Kinds.of(type_.value_type))
+            return TextKinds(TextKind.LIST, items=TextKinds.of(type_.value_type))
         if types.is_dictionary(type_):
             type_ = type_.value_type
-        return Kinds(fixed=type_, is_given=is_given)
+        return TextKinds(fixed=type_, is_given=is_given)
 
-    def child(self, name: str) -> "Kinds":
+    def child(self, name: str) -> "TextKinds":
         """Return the kinds of a field, which a row has."""
         if name not in self.fields:
-            self.fields[name] = self.expected.get(name) or Kinds()
+            self.fields[name] = self.expected.get(name) or TextKinds()
         return self.fields[name]
 
     @property
@@ -150,7 +152,7 @@ class Kinds:
         flags = self.flags
         if self.fixed is not None:
             return self.fixed
-        if Kind.STRUCT in flags:
+        if TextKind.STRUCT in flags:
             return pa.struct([(name, kinds.type) for name, kinds in self.fields.items()])
         if self.items is not None:
             return pa.list_(self.items.type)
@@ -158,32 +160,32 @@ class Kinds:
             return pa.null()
         if flags in NUMBER:
             return self._number_type()
-        for kind in (Kind.BOOLEAN, Kind.TIME):
+        for kind in (TextKind.BOOLEAN, TextKind.TIME):
             if flags == kind:
                 return _TYPES[kind]
-        if flags in Kind.DATE | Kind.FAR:
+        if flags in TextKind.DATE | TextKind.FAR:
             return pa.date32()
         for moments, fine, coarse in (
-            (_NAIVE, Kind.NAIVE_NS, Kind.NAIVE),
-            (_AWARE, Kind.AWARE_NS, Kind.AWARE),
+            (_NAIVE, TextKind.NAIVE_NS, TextKind.NAIVE),
+            (_AWARE, TextKind.AWARE_NS, TextKind.AWARE),
         ):
-            if flags in moments and not (fine in flags and Kind.FAR in flags):
+            if flags in moments and not (fine in flags and TextKind.FAR in flags):
                 return _TYPES[fine if fine in flags else coarse]
         return pa.string()
 
     def _number_type(self) -> pa.DataType:
         flags = self.flags
-        if not flags & (Kind.REAL | Kind.EXPONENT):
-            if Kind.LONG in flags or Kind.UNSIGNED | Kind.NEGATIVE in flags:
+        if not flags & (TextKind.REAL | TextKind.EXPONENT):
+            if TextKind.LONG in flags or TextKind.UNSIGNED | TextKind.NEGATIVE in flags:
                 return pa.decimal128(DIGITS, 0)
-            return pa.uint64() if Kind.UNSIGNED in flags else pa.int64()
-        if Kind.INEXACT not in flags:
+            return pa.uint64() if TextKind.UNSIGNED in flags else pa.int64()
+        if TextKind.INEXACT not in flags:
             return pa.float64()
-        if Kind.EXPONENT in flags or self.digits + self.places > DIGITS:
+        if TextKind.EXPONENT in flags or self.digits + self.places > DIGITS:
             return pa.string()
         return pa.decimal128(DIGITS, self.places)
 
-    def read(self, texts: pa.Array, among: Kind = ANY, point: str = ".") -> pa.Array:
+    def read(self, texts: pa.Array, among: TextKind = ANY, point: str = ".") -> pa.Array:
         """Return values of the type; where they do not fit, look at them: the type is wider then.
 
         `among` are the kinds that a text may have, beside that of a text; `point` is what stands
@@ -197,14 +199,14 @@ class Kinds:
         # A few values nearly always have the kinds of all.
         for count in (_SAMPLE, len(texts)):
             try:
-                if pa.types.is_decimal(self.type) and Kind.REAL not in self.flags:
+                if pa.types.is_decimal(self.type) and TextKind.REAL not in self.flags:
                     # 0.0 fits, but a column with fractions may be one of doubles.
                     _refuse(pc.match_substring(texts, point))
                 return _converted(texts, self.type, point)
             except pa.ArrowInvalid:
                 self._look(texts.drop_null()[:count], among, point)
         if self.type == before:
-            self.flags |= Kind.TEXT
+            self.flags |= TextKind.TEXT
         return pa.nulls(len(texts), self.type)
 
     def _fixed_values(self, texts: pa.Array, type_: pa.DataType, point: str) -> pa.Array:
@@ -224,11 +226,11 @@ class Kinds:
             check_floats(plain, values)
         return values
 
-    def _look(self, texts: pa.Array, among: Kind, point: str) -> None:
+    def _look(self, texts: pa.Array, among: TextKind, point: str) -> None:
         """Add the kinds of the values."""
         masks = dict(_masks(texts, among, point))
         if not pc.all(_any(masks.values(), len(texts))).as_py():
-            self.flags |= Kind.TEXT
+            self.flags |= TextKind.TEXT
             return
         for kind, mask in masks.items():
             values = texts.filter(mask)
@@ -244,52 +246,52 @@ class Kinds:
         for text in texts:
             found = _NUMBER.fullmatch(text)
             if found is None or found[4]:
-                self.flags |= Kind.EXPONENT
+                self.flags |= TextKind.EXPONENT
                 if found and np.isinf(float(text)):
                     # 1e400 is a number, but no double.
-                    self.flags |= Kind.TEXT
+                    self.flags |= TextKind.TEXT
                 continue
             sign, whole, fraction, _ = found.groups()
             self.digits = max(self.digits, len(whole))
             self.places = max(self.places, len((fraction or "").rstrip("0")))
             number = int(sign + (whole or "0"))
             if not _is_exact(number, text, pa.float64()):
-                self.flags |= Kind.INEXACT
+                self.flags |= TextKind.INEXACT
             if len(whole) > DIGITS:
-                self.flags |= Kind.LONG | Kind.TEXT
+                self.flags |= TextKind.LONG | TextKind.TEXT
             elif fraction is not None:
-                self.flags |= Kind.REAL
+                self.flags |= TextKind.REAL
             elif -(1 << 63) <= number < 1 << 63:
-                self.flags |= Kind.INTEGER
+                self.flags |= TextKind.INTEGER
             else:
                 is_unsigned = 0 < number < 1 << 64
-                self.flags |= Kind.UNSIGNED if is_unsigned else Kind.LONG
+                self.flags |= TextKind.UNSIGNED if is_unsigned else TextKind.LONG
             if sign:
                 # Of -0 too: no unsigned integer is read from it.
-                self.flags |= Kind.NEGATIVE
+                self.flags |= TextKind.NEGATIVE
 
-    def _look_at_times(self, values: pa.Array, kind: Kind) -> None:
+    def _look_at_times(self, values: pa.Array, kind: TextKind) -> None:
         try:
             _converted(values, _TYPES[kind])
             self.flags |= kind
         except pa.ArrowInvalid:
             # No such day, or hour.
-            self.flags |= Kind.TEXT
+            self.flags |= TextKind.TEXT
             return
         if kind in MOMENT:
-            fine = _TYPES[Kind.AWARE_NS if kind in _AWARE else Kind.NAIVE_NS]
+            fine = _TYPES[TextKind.AWARE_NS if kind in _AWARE else TextKind.NAIVE_NS]
             try:
                 _converted(values, fine)
             except pa.ArrowInvalid:
-                self.flags |= Kind.FAR
+                self.flags |= TextKind.FAR
 
 
-def _masks(texts: pa.Array, among: Kind, point: str) -> Iterable[tuple[Kind, pa.Array]]:
+def _masks(texts: pa.Array, among: TextKind, point: str) -> Iterable[tuple[TextKind, pa.Array]]:
     for kind, shape in _SHAPES.items():
         if kind in among:
             yield kind, pc.match_substring_regex(texts, shape)
     if among & NUMBER:
-        yield Kind.INTEGER, pc.match_substring_regex(_plain(texts, point), _NUMBER_SHAPE)
+        yield TextKind.INTEGER, pc.match_substring_regex(_plain(texts, point), _NUMBER_SHAPE)
 
 
 def _any(masks: Iterable[pa.Array], length: int) -> pa.Array:
@@ -335,9 +337,9 @@ def _all_or_none(
 
 def _others(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
-        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[Kind.BOOLEAN])))
+        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[TextKind.BOOLEAN])))
     if pa.types.is_time(type_):
-        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[Kind.TIME])))
+        _refuse(pc.invert(pc.match_substring_regex(texts, _SHAPES[TextKind.TIME])))
         # Arrow has no cast from text to a time of day.
         day = pc.binary_join_element_wise("1970-01-01T", texts, "")
         return day.cast(pa.timestamp("s")).cast(type_)

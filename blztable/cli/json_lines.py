@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from blztable.arrow.types import float_limit, is_number, is_text
-from blztable.cli.inference import DOUBLE_LIMIT, MOMENT, NUMBER, Kind, Kinds
+from blztable.cli.inference import DOUBLE_LIMIT, MOMENT, NUMBER, TextKind, TextKinds
 
-_TEXTS = Kind.TEXT | MOMENT
+_TEXTS = TextKind.TEXT | MOMENT
 # More than a table allows, and less than Python's recursion does.
 DEPTH_MAX = 100
 _SLICE_BYTES = 1 << 18
@@ -44,7 +44,7 @@ _BLANKS = re.compile("[ \t\r\n]*")
 
 
 # A double holds what was found so far.
-_EXACT = Kind.INTEGER | Kind.NEGATIVE | Kind.REAL | Kind.EXPONENT
+_EXACT = TextKind.INTEGER | TextKind.NEGATIVE | TextKind.REAL | TextKind.EXPONENT
 
 
 class _Mixed(Exception):
@@ -136,7 +136,7 @@ def _after_blanks(text: str, at: int) -> int:
     return found.end()
 
 
-def read(block: bytes, rows: Kinds) -> pa.RecordBatch:
+def read(block: bytes, rows: TextKinds) -> pa.RecordBatch:
     """Return the rows of a block as the types of the fields of `rows`, which it may widen.
 
     Raises ArrowInvalid. `first_error` returns the row.
@@ -148,7 +148,7 @@ def read(block: bytes, rows: Kinds) -> pa.RecordBatch:
         raise pa.ArrowInvalid(_mixed(error, rows)) from None
 
 
-def _read(block: bytes, rows: Kinds) -> pa.RecordBatch:
+def _read(block: bytes, rows: TextKinds) -> pa.RecordBatch:
     unparsed: Exception | None = None
     while True:
         try:
@@ -169,9 +169,9 @@ def _read(block: bytes, rows: Kinds) -> pa.RecordBatch:
     return _batch(table, rows, is_spelled=True)
 
 
-def _mixed(error: _Mixed, rows: Kinds) -> str:
+def _mixed(error: _Mixed, rows: TextKinds) -> str:
     name, remedy = error.place[0], "make the values alike"
-    kinds = rows.fields.get(name) or rows.expected.get(name) or Kinds()
+    kinds = rows.fields.get(name) or rows.expected.get(name) or TextKinds()
     if len(error.place) == 1 and {error.here, error.before} <= _SINGLE and kinds.fixed is None:
         remedy = f"`--dtype {name}=string` reads both as text"
     return f"column {'.'.join(error.place)!r}: {error}; {remedy}"
@@ -256,13 +256,13 @@ def _parse(block: bytes, schema: pa.Schema | None) -> pa.Table:
         raise
 
 
-def _explicit(rows: Kinds) -> pa.Schema:
+def _explicit(rows: TextKinds) -> pa.Schema:
     """Return the types of the places where Arrow must not infer one: texts."""
     types = {name: _explicit_type(kinds) for name, kinds in rows.fields.items()}
     return pa.schema([(name, type_) for name, type_ in types.items() if type_ is not None])
 
 
-def _explicit_type(kinds: Kinds) -> pa.DataType | None:
+def _explicit_type(kinds: TextKinds) -> pa.DataType | None:
     if kinds.items is not None:
         item = _explicit_type(kinds.items)
         return None if item is None else pa.list_(item)
@@ -285,7 +285,7 @@ def _spelled(block: bytes) -> bytes:
     return _TOKEN.sub(spell, block)
 
 
-def _batch(table: pa.Table, rows: Kinds, is_spelled: bool) -> pa.RecordBatch:
+def _batch(table: pa.Table, rows: TextKinds, is_spelled: bool) -> pa.RecordBatch:
     found = dict(zip(table.column_names, map(_single, table.columns), strict=True))
     arrays = _fields(found, rows, table.num_rows, is_spelled)
     if not arrays:
@@ -298,7 +298,7 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _fields(
-    found: dict[str, pa.Array], kinds: Kinds, length: int, is_spelled: bool
+    found: dict[str, pa.Array], kinds: TextKinds, length: int, is_spelled: bool
 ) -> list[pa.Array]:
     """Return the values of all fields, in their order; nulls for those that are not there."""
     made = {}
@@ -315,13 +315,13 @@ def _fields(
     ]
 
 
-def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
+def _values(values: pa.Array, kinds: TextKinds, is_spelled: bool) -> pa.Array:
     """Return values as Arrow parsed them as the type of a place, which they may widen."""
     type_, types = values.type, pa.types
     if types.is_null(type_):
         return pa.nulls(len(values), kinds.type)
     if types.is_struct(type_):
-        _add(Kind.STRUCT, kinds, type_)
+        _add(TextKind.STRUCT, kinds, type_)
         children = [values.field(index) for index in range(type_.num_fields)]
         arrays = _fields(
             dict(zip([each.name for each in type_], children, strict=True)),
@@ -333,8 +333,8 @@ def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
             return values
         return pa.StructArray.from_arrays(arrays, list(kinds.fields), mask=values.is_null())
     if types.is_list(type_):
-        _add(Kind.LIST, kinds, type_)
-        kinds.items = kinds.items or Kinds()
+        _add(TextKind.LIST, kinds, type_)
+        kinds.items = kinds.items or TextKinds()
         items = _values(values.values, kinds.items, is_spelled)
         return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
     if types.is_boolean(type_):
@@ -348,7 +348,7 @@ def _values(values: pa.Array, kinds: Kinds, is_spelled: bool) -> pa.Array:
     return _spelled_values(values, kinds) if is_spelled else _texts(values, kinds)
 
 
-def _spelled_values(values: pa.Array, kinds: Kinds) -> pa.Array:
+def _spelled_values(values: pa.Array, kinds: TextKinds) -> pa.Array:
     texts = pc.utf8_slice_codeunits(values, 1)
     if kinds.fixed is not None and is_text(kinds.fixed):
         return texts.cast(kinds.fixed)
@@ -365,15 +365,15 @@ def _spelled_values(values: pa.Array, kinds: Kinds) -> pa.Array:
     return kinds.read(texts, NUMBER)
 
 
-def _booleans(values: pa.Array, kinds: Kinds) -> pa.Array:
+def _booleans(values: pa.Array, kinds: TextKinds) -> pa.Array:
     if kinds.fixed is not None and is_text(kinds.fixed):
         return values.cast(kinds.fixed)
-    _check(kinds, Kind.BOOLEAN, values.type, pa.types.is_boolean)
-    kinds.flags |= Kind.BOOLEAN
+    _check(kinds, TextKind.BOOLEAN, values.type, pa.types.is_boolean)
+    kinds.flags |= TextKind.BOOLEAN
     return values
 
 
-def _check_texts(kinds: Kinds) -> None:
+def _check_texts(kinds: TextKinds) -> None:
     def is_right(type_: pa.DataType) -> bool:
         return not (is_number(type_) or pa.types.is_boolean(type_))
 
@@ -381,16 +381,16 @@ def _check_texts(kinds: Kinds) -> None:
     kinds.is_text = True
 
 
-def _texts(texts: pa.Array, kinds: Kinds) -> pa.Array:
+def _texts(texts: pa.Array, kinds: TextKinds) -> pa.Array:
     _check_texts(kinds)
     values = kinds.read(texts, MOMENT)
-    if Kind.DATE in kinds.flags:
+    if TextKind.DATE in kinds.flags:
         # JSON has no dates of its own: they are times, at midnight.
-        kinds.flags |= Kind.NAIVE
+        kinds.flags |= TextKind.NAIVE
     return values
 
 
-def _numbers(values: pa.Array, kinds: Kinds) -> pa.Array:
+def _numbers(values: pa.Array, kinds: TextKinds) -> pa.Array:
     """Return numbers as a type; raise _NeedsDigits if Arrow may have changed one of them."""
     _check(kinds, NUMBER, values.type, lambda type_: _is_numeric(type_) or is_text(type_))
     bounds = pc.min_max(values).as_py()
@@ -407,21 +407,23 @@ def _numbers(values: pa.Array, kinds: Kinds) -> pa.Array:
         raise _NeedsDigits
     if kinds.flags not in _EXACT:
         raise _NeedsDigits
-    if largest >= DOUBLE_LIMIT and not (is_whole and kinds.flags in Kind.INTEGER | Kind.NEGATIVE):
+    if largest >= DOUBLE_LIMIT and not (
+        is_whole and kinds.flags in TextKind.INTEGER | TextKind.NEGATIVE
+    ):
         raise _NeedsDigits
-    kinds.flags |= Kind.INTEGER if is_whole else Kind.REAL
+    kinds.flags |= TextKind.INTEGER if is_whole else TextKind.REAL
     if is_whole and bounds["min"] < 0:
-        kinds.flags |= Kind.NEGATIVE
+        kinds.flags |= TextKind.NEGATIVE
     return values.cast(kinds.type)
 
 
-def _add(kind: Kind, kinds: Kinds, type_: pa.DataType) -> None:
+def _add(kind: TextKind, kinds: TextKinds, type_: pa.DataType) -> None:
     _check(kinds, kind, type_, lambda fixed: False)
     kinds.flags |= kind
 
 
 def _check(
-    kinds: Kinds, group: Kind, type_: pa.DataType, is_right: Callable[[pa.DataType], bool]
+    kinds: TextKinds, group: TextKind, type_: pa.DataType, is_right: Callable[[pa.DataType], bool]
 ) -> None:
     """Raise ArrowInvalid unless values of one group of kinds go to a place."""
     if kinds.fixed is not None:

@@ -32,7 +32,7 @@ import pyarrow.parquet as parquet
 from blztable import tuning
 from blztable.cli import json_lines
 from blztable.cli.arguments import UsageError, column_names
-from blztable.cli.inference import Kind, Kinds
+from blztable.cli.inference import TextKind, TextKinds
 from blztable.cli.type_names import csv_type
 
 # Enough for the names of the columns, and a row.
@@ -92,7 +92,7 @@ class Files:
     decimal: str = "."
     has_header: bool = True
     skip: int = 0
-    kinds: Kinds = field(default_factory=Kinds)
+    kinds: TextKinds = field(default_factory=TextKinds)
     name: str = ""
     rows: int = 0
     # Copies of what can be read once.
@@ -110,11 +110,11 @@ class Files:
             if readable := csv_type(type_):
                 self._csv_types[name] = readable
         expected = {
-            name: Kinds.of(type_, is_given=name in self.given)
+            name: TextKinds.of(type_, is_given=name in self.given)
             for name, type_ in pinned.items()
             if json_lines.is_readable(type_)
         }
-        self.kinds = Kinds(Kind.STRUCT, expected=expected)
+        self.kinds = TextKinds(TextKind.STRUCT, expected=expected)
         if self.names.count("-") > 1:
             raise UsageError("standard input can be read once; pass `-` once")
         try:
@@ -277,7 +277,7 @@ class Files:
         """True for columns without a type, and for numbers, as Arrow takes others than we do."""
         if column not in self.fixed and column not in self.given:
             return True
-        fixed = self.kinds.expected.get(column, Kinds()).fixed
+        fixed = self.kinds.expected.get(column, TextKinds()).fixed
         if fixed is None:
             return False
         types = pa.types

@@ -584,10 +584,10 @@ def test_only_a_small_part_of_a_file_is_read_twice(tmp_path, tuned, monkeypatch,
     file = tmp_path / f"t.{suffix}"
     file.write_text(begin + "".join(line.format(row) for row in range(40_000)))
     tuned(block_bytes=64 << 10)
-    looked, read = [], inference.Kinds.read
+    looked, read = [], inference.TextKinds.read
     # Texts that are looked at: those of `a` in CSV, and of `b` in both.
     monkeypatch.setattr(
-        inference.Kinds,
+        inference.TextKinds,
         "read",
         lambda *args, **options: looked.append(len(args[1])) or read(*args, **options),
     )
@@ -604,11 +604,11 @@ def test_a_number_that_would_lose_its_begin_is_text_in_any_row(text):
     ):
         for slice_ in (pa.array(texts), pa.array(["1", *texts])[1:]):
             for before in ("1", "1.5"):
-                kinds = inference.Kinds()
+                kinds = inference.TextKinds()
                 kinds.read(pa.array([before]))
                 kinds.read(slice_)
                 assert kinds.read(slice_).equals(slice_)
-    kinds = inference.Kinds()
+    kinds = inference.TextKinds()
     kinds.read(pa.array(["0", "-0.5", "0e5", None, "0.0"]))
     assert kinds.type == pa.float64()
 
