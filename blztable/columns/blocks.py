@@ -10,7 +10,7 @@ chunks of all columns in threads and straight into the memory of the result:
 2. `decoder(type, pieces)` allocates the memory of the whole column.
 3. `Decoder.target(piece, stream)` returns the buffer for a stream of a piece, and
    `Decoder.child(piece, name)` the decoder of a child. The reader fills the buffers in any order
-   and from any thread, and calls `Target.check` on each range of bytes once it is filled.
+   and from any thread, and calls `StreamBuffer.check` on each range of bytes once it is filled.
 4. `Decoder.checks()` returns the checks that need whole streams, to be run in any thread.
 5. `Decoder.finish()` returns the column.
 
@@ -248,7 +248,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StreamBuffer:
     """The buffer for a stream of a piece.
 
     `check(start, stop)` is called once the bytes from `start` to `stop` are in the buffer, while
@@ -268,7 +268,7 @@ class Target:
 class Decoder:
     """A column being decoded; see the theory of operation above."""
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for this stream of this piece."""
         raise NotImplementedError
 

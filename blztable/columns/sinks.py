@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import view
-from blztable.columns.blocks import Encoding, Target
+from blztable.columns.blocks import Encoding, StreamBuffer
 from blztable.columns.encodings.dictionary import Dictionary
 from blztable.columns.encodings.numbers import Delta, Scaled
 from blztable.errors import CorruptError
@@ -58,7 +58,7 @@ class Sink:
 class Memory(Sink):
     """A sink that copies the bytes of a stream from `low` on into the buffer of a target."""
 
-    def __init__(self, target: Target, low: int) -> None:
+    def __init__(self, target: StreamBuffer, low: int) -> None:
         self._target = target
         self._check = target.check
         self._low = low
@@ -94,7 +94,7 @@ class Memory(Sink):
 class Shifted(Sink):
     """A sink that moves the bits of a bitmap from a row on that begins no byte."""
 
-    def __init__(self, target: Target, first: int, rows: int) -> None:
+    def __init__(self, target: StreamBuffer, first: int, rows: int) -> None:
         """Move so many rows to the beginning of the target."""
         self._target = target
         self._first = first
@@ -198,7 +198,11 @@ class Items(Sink):
     """Codes of a dictionary of items, from which it makes the ends and the bytes of whole pages."""
 
     def __init__(
-        self, encoding: Dictionary, pages: range, ends: Target | None, values: Target | None
+        self,
+        encoding: Dictionary,
+        pages: range,
+        ends: StreamBuffer | None,
+        values: StreamBuffer | None,
     ) -> None:
         """Make these pages of the part; without targets they are only checked."""
         self._encoding = encoding.shifted(ends.shift) if ends else encoding

@@ -29,8 +29,8 @@ from blztable.columns.blocks import (
     Codec,
     Decoder,
     Piece,
+    StreamBuffer,
     StreamLayout,
-    Target,
 )
 from blztable.columns.codecs import boolean, dictionary, fixed, lists, null, structs, text, validity
 from blztable.columns.codecs.text import MAX_NARROW
@@ -220,7 +220,7 @@ class _Cast(Decoder):
         self._decoder = decoder
         self._type = type_
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         return self._decoder.target(piece, stream)
 
     def checks(self) -> Iterable[Callable[[], None]]:

@@ -47,7 +47,7 @@ from blztable.table.transaction import Transaction
 from blztable.table.verbs import Verbs
 
 if TYPE_CHECKING:
-    from blztable.table.changing.target import Target
+    from blztable.table.changing.target import ChangeTarget
 
 P = ParamSpec("P")
 
@@ -586,7 +586,7 @@ class CTable(Verbs, Closing):
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate["Target", P], None],
+        body: Callable[Concatenate["ChangeTarget", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,

@@ -22,7 +22,7 @@ from blztable.table.verbs import Verbs
 
 if TYPE_CHECKING:
     from blztable.table.changing.appender import Appender
-    from blztable.table.changing.target import Target
+    from blztable.table.changing.target import ChangeTarget
 
 # Operations that may leave small row groups at the end.
 GROWING = {"append", "resize", "upsert", "replace_where"}
@@ -227,7 +227,7 @@ class Transaction(Verbs):
             self._held.__exit__(type(error), error, error.__traceback__)
 
     @contextmanager
-    def _changing(self, commit_id: str | None = None) -> Iterator["Target | None"]:
+    def _changing(self, commit_id: str | None = None) -> Iterator["ChangeTarget | None"]:
         if commit_id is not None:
             raise ValueError(
                 f"{self.path}: commit_id={commit_id!r:.100} names the whole commit; pass it to "
@@ -243,13 +243,13 @@ class Transaction(Verbs):
             return
         change_set = self._change_set
         with change_set.attempt():
-            yield changing.target.Target(change_set, change_set.staged, self._snapshot)
+            yield changing.target.ChangeTarget(change_set, change_set.staged, self._snapshot)
         self._show()
 
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate["Target", P], None],
+        body: Callable[Concatenate["ChangeTarget", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,

@@ -20,7 +20,7 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 
 if TYPE_CHECKING:
-    from blztable.table.changing.target import Target
+    from blztable.table.changing.target import ChangeTarget
 
 P = ParamSpec("P")
 
@@ -32,7 +32,7 @@ class Verbs(TableReader):
     def _make_named(
         self,
         commit_id: str | None,
-        body: Callable[Concatenate["Target", P], None],
+        body: Callable[Concatenate["ChangeTarget", P], None],
         /,
         *args: P.args,
         **kwargs: P.kwargs,
@@ -40,7 +40,11 @@ class Verbs(TableReader):
         """Make a change, in a commit of this name; return what it did."""
 
     def _make(
-        self, body: Callable[Concatenate["Target", P], None], /, *args: P.args, **kwargs: P.kwargs
+        self,
+        body: Callable[Concatenate["ChangeTarget", P], None],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Changed:
         """Make a change; return what it did."""
         return self._make_named(None, body, *args, **kwargs)

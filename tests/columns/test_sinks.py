@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.block_terms import ENDS, VALUES
-from blztable.columns.blocks import Target
+from blztable.columns.blocks import StreamBuffer
 from blztable.columns.encodings.items import Lengths
 from blztable.columns.encodings.numbers import Delta, Narrow, Scaled, codes_layout
 from blztable.columns.sinks import Bits, Bytes, Decoding, DecodingNulls, Ends, Memory, Sums, Words
@@ -145,7 +145,7 @@ def test_a_range_of_rows_needs_no_other_bytes(given_, one, other, kind, data):
     values, encoding, codes = given_
     low, high = sorted((one, other))
     out = np.zeros(high - low, "<i8")
-    memory = Memory(Target(out.view(np.uint8)), 8 * low)
+    memory = Memory(StreamBuffer(out.view(np.uint8)), 8 * low)
     if kind == "delta":
         give(data, codes, Decoding(encoding, 8, memory), unit=encoding.page_rows)
     elif kind == "narrow":
@@ -184,7 +184,7 @@ def test_a_chunk_is_decoded_only_from_the_first_to_the_last_needed_row():
 
     encoding = Watched(codes_layout(VALUES, 1), 8, np.zeros(1, "<i8"), 64)
     out = np.zeros(80, np.uint8)
-    sink = Decoding(encoding, 8, Memory(Target(out), 8 * 40))
+    sink = Decoding(encoding, 8, Memory(StreamBuffer(out), 8 * 40))
     starts, stops = sink.needed(32, 64)
     assert (starts.tolist(), stops.tolist()) == ([8], [18])
     sink.take(32, np.arange(32, 64, dtype=np.uint8))
@@ -227,7 +227,7 @@ def test_the_bitmap_of_codes_is_that_of_their_values(data, first, rows, odd):
     values, found = np.empty(120), np.full(rows, 7.5)
     encoding.decode(0, codes.view(np.uint8), values.view(np.uint8))
     valid = np.full(-(-rows // 8), 0x55, np.uint8)
-    memory = Memory(Target(found.view(np.uint8)), first * 64)
+    memory = Memory(StreamBuffer(found.view(np.uint8)), first * 64)
     sink, stream = DecodingNulls(encoding, memory, valid, 8 * first), codes.view(np.uint8)
     cuts = [0, *sorted(data.draw(st.sets(st.integers(1, 14), max_size=8))), 15]
     for low, high in pairwise(cuts):

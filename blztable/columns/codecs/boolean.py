@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from blztable.arrow.types import bits_of, bytes_of
 from blztable.block_terms import VALID, VALUES
-from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamBuffer, StreamLayout, leaf
 from blztable.columns.codecs.validity import Validity
 from blztable.columns.paging import page_rows_for
 from blztable.errors import CorruptError
@@ -46,7 +46,7 @@ class BooleanDecoder(Decoder):
         self._validity = Validity(pieces)
         self._bytes = np.empty(self._starts[-1], np.uint8)
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
@@ -56,7 +56,7 @@ class BooleanDecoder(Decoder):
             if part[start:stop].max() > 1:
                 raise CorruptError(f"a boolean is {part[start:stop].max()}; expected 0 or 1")
 
-        return Target(part, check)
+        return StreamBuffer(part, check)
 
     def finish(self) -> pa.ChunkedArray:
         """Return the column."""

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from blztable.arrow.types import allocate, mask_of, numbers_in, stored_type, view
 from blztable.block_terms import CODES, DICTIONARY, VALID
-from blztable.columns.blocks import Codec, Decoder, MakeDecoder, Piece, Stream, StreamLayout, Target
+from blztable.columns.blocks import (
+    Codec,
+    Decoder,
+    MakeDecoder,
+    Piece,
+    Stream,
+    StreamBuffer,
+    StreamLayout,
+)
 from blztable.columns.codecs.fixed import NUMPY_TYPES, width_of
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
@@ -60,7 +68,7 @@ class DictionaryDecoder(Decoder):
         decoders = {id(child): make(type_.value_type, [child]) for child in children}
         self._dictionaries: list[Decoder] = [decoders[id(child)] for child in children]
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
@@ -74,7 +82,7 @@ class DictionaryDecoder(Decoder):
             if part.max() >= max(size, 1):
                 raise CorruptError(f"a dictionary code is outside of {size} values")
 
-        return Target(codes.view(np.uint8), check)
+        return StreamBuffer(codes.view(np.uint8), check)
 
     def child(self, piece: int, name: str) -> tuple[Decoder, int]:
         """Return the decoder of the dictionary of this piece."""

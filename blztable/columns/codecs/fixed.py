@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from blztable.arrow.types import allocate, bytes_of, mask_of, view
 from blztable.block_terms import VALID, VALUES
-from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamBuffer, StreamLayout, leaf
 from blztable.columns.codecs import decimals
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
@@ -124,7 +124,7 @@ class FixedDecoder(Decoder):
         self._values = allocate(self._starts[-1] * self._width)
         self._bytes = view(self._values)
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for this stream of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
@@ -133,8 +133,8 @@ class FixedDecoder(Decoder):
         part = self._bytes[start:stop]
         if self._pieces[piece].nan_is_null:
             check = partial(self._find_nulls, piece, part)
-            return Target(part, check, valid=self._validity.bits(piece))
-        return Target(part, partial(self._check, part) if self._is_decimal else None)
+            return StreamBuffer(part, check, valid=self._validity.bits(piece))
+        return StreamBuffer(part, partial(self._check, part) if self._is_decimal else None)
 
     def _check(self, part: np.ndarray, start: int, stop: int) -> None:
         whole_items(start, stop, self._width)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamBuffer, StreamLayout, leaf
 from blztable.columns.codecs.validity import Validity
 from blztable.columns.paging import USUAL_PAGE_ROWS
 
@@ -35,7 +35,7 @@ class StructDecoder(Decoder):
         self._validity = Validity(pieces)
         self._rows = sum(piece.rows for piece in pieces)
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for the validity of this piece."""
         del stream
         return self._validity.target(piece)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow.types import allocate, bytes_of, offsets_of, view
 from blztable.block_terms import ENDS, VALID, VALUES
-from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamLayout, Target, leaf
+from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamBuffer, StreamLayout, leaf
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_bytes, page_rows_for
 from blztable.errors import CorruptError, SchemaError
@@ -55,7 +55,7 @@ class ItemsDecoder(Decoder):
             (segment, index) for segment in self.segments for index in range(len(segment.pieces))
         ]
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for the validity or the item ends of this piece."""
         if stream == VALID:
             return self._validity.target(piece)
@@ -113,7 +113,7 @@ class Segment:
         """Return the offsets of a piece."""
         return self.offsets[self.starts[index] : self.starts[index + 1] + 1]
 
-    def ends_target(self, index: int) -> Target:
+    def ends_target(self, index: int) -> StreamBuffer:
         """Return the buffer for the item ends of a piece."""
         first, last = self.starts[index] + 1, self.starts[index + 1] + 1
         size = self.bases[index + 1] - self.bases[index]
@@ -130,7 +130,7 @@ class Segment:
                 ends[start // self._width : stop // self._width] += shift
             self._seams.append(first + items.start)
 
-        return Target(ends.view(np.uint8), check, shift)
+        return StreamBuffer(ends.view(np.uint8), check, shift)
 
     def check_order(self) -> None:
         """Raise CorruptError unless ends ascend across chunks and fill each piece and page."""
@@ -252,7 +252,7 @@ class TextDecoder(ItemsDecoder):
         self._buffers = {id(segment): allocate(segment.bases[-1]) for segment in self.segments}
         self._beyond_ascii: set[int] = set()
 
-    def target(self, piece: int, stream: str) -> Target:
+    def target(self, piece: int, stream: str) -> StreamBuffer:
         """Return the buffer for this stream of this piece."""
         if stream != VALUES:
             return super().target(piece, stream)
@@ -263,7 +263,7 @@ class TextDecoder(ItemsDecoder):
             if not _is_ascii(data[start:stop]):
                 self._beyond_ascii.add(piece)
 
-        return Target(data, check if self._is_text else None)
+        return StreamBuffer(data, check if self._is_text else None)
 
     def checks(self) -> Iterable[Callable[[], None]]:
         """Check the order of all ends; return UTF-8 checks, of a few megabytes each."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import allocate, bits_of, view
-from blztable.columns.blocks import VALIDITY, Piece, Stream, Target
+from blztable.columns.blocks import VALIDITY, Piece, Stream, StreamBuffer
 from blztable.errors import CorruptError
 
 
@@ -51,9 +51,9 @@ class Validity:
             if not is_present:
                 self._bytes(index)[:] = 0xFF
 
-    def target(self, piece: int) -> Target:
+    def target(self, piece: int) -> StreamBuffer:
         """Return the buffer for the bitmap of this piece."""
-        return Target(self.bits(piece))
+        return StreamBuffer(self.bits(piece))
 
     def bits(self, piece: int) -> np.ndarray:
         """Return the bytes of the bitmap of this piece, which must have nulls."""

@@ -30,7 +30,7 @@ import numpy as np
 
 from blztable import tuning
 from blztable.block_terms import ENDS, VALUES
-from blztable.columns.blocks import Decoder, Piece, Target
+from blztable.columns.blocks import Decoder, Piece, StreamBuffer
 from blztable.columns.codecs.lists import ROWS
 from blztable.columns.encodings.dictionary import Dictionary
 from blztable.columns.encodings.numbers import Delta, Scaled
@@ -410,7 +410,7 @@ class PickedRows(PartRows):
         self._pages = pages
         self._ends: Ends | PickedItems | None = None
         # Each target, and the function that makes its bytes if they are not there already.
-        self._picked: list[tuple[StreamPlace, Target, Callable[[], np.ndarray] | None]] = []
+        self._picked: list[tuple[StreamPlace, StreamBuffer, Callable[[], np.ndarray] | None]] = []
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs of the item ends, if the rows are items."""
@@ -475,7 +475,7 @@ class PickedRows(PartRows):
             is_items = isinstance(self._ends, Ends) and name == VALUES
             yield from self._items_runs(place, sink) if is_items else self._runs(place, sink)
 
-    def _within(self, place: StreamPlace, target: Target) -> Sink:
+    def _within(self, place: StreamPlace, target: StreamBuffer) -> Sink:
         """Return the sink that copies the rows into the target."""
         if place.layout.bits is not None:
             return Words(self._rows, place.layout.bits // 8, target.buffer)
@@ -526,17 +526,19 @@ def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number:
     return Items(encoding, pages, *targets)
 
 
-def _memory(place: StreamPlace, target: Target | None, low: int) -> Sink:
+def _memory(place: StreamPlace, target: StreamBuffer | None, low: int) -> Sink:
     if target is None:
         return _CHECKED
     if target.valid is not None and isinstance(place.encoding, Scaled):
         one, unit = place.encoding, 8 * place.encoding.stored.nbytes(1)
         if one.has_all_nans and not any(nbytes % unit for nbytes in place.info.chunks[:-1]):
-            return DecodingNulls(one, Memory(Target(target.buffer), low), target.valid, low // 8)
+            return DecodingNulls(
+                one, Memory(StreamBuffer(target.buffer), low), target.valid, low // 8
+            )
     if place.encoding is None or place.layout.name != ENDS:
         return place.decoding(Memory(target, low))
     # Ends that are made of lengths ascend, and fill their pages.
-    return place.decoding(Memory(Target(target.buffer), low), target.shift)
+    return place.decoding(Memory(StreamBuffer(target.buffer), low), target.shift)
 
 
 def _child_pieces(block: BlockPlace) -> dict[str, Piece]:

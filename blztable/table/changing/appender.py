@@ -11,7 +11,7 @@ from blztable.convert.categories import Orders
 from blztable.convert.source import kept
 from blztable.engine import change
 from blztable.errors import TransactionError
-from blztable.table.changing.target import Target
+from blztable.table.changing.target import ChangeTarget
 
 
 class Appender:
@@ -33,7 +33,7 @@ class Appender:
     3
     """
 
-    def __init__(self, target: Target | None, evolve: bool) -> None:
+    def __init__(self, target: ChangeTarget | None, evolve: bool) -> None:
         # None if a commit with this commit_id exists already: values are ignored.
         self._target = target
         self._evolve = evolve

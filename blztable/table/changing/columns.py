@@ -23,7 +23,7 @@ from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.version.schema import with_digits
 from blztable.engine.write.options import BY_COLUMN, OF_COLUMNS, Storage, check_taken, given_storage
-from blztable.table.changing.target import Target
+from blztable.table.changing.target import ChangeTarget
 from blztable.table.names import checked_integer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add(
-    target: Target,
+    target: ChangeTarget,
     name: Names,
     data: Any,
     *,
@@ -75,7 +75,7 @@ def add(
 
 
 def alter(
-    target: Target,
+    target: ChangeTarget,
     name: str,
     *,
     dtype: Any,
@@ -106,7 +106,7 @@ def alter(
         change.columns.move_column(target.change_set, index, checked_integer(position, "position"))
 
 
-def drop(target: Target, names: Iterable[Names]) -> None:
+def drop(target: ChangeTarget, names: Iterable[Names]) -> None:
     """Drop columns, and fields of structs."""
     change_set = target.change_set
     gone, found = change.columns.checked_names(change_set.staged, names)
@@ -116,7 +116,7 @@ def drop(target: Target, names: Iterable[Names]) -> None:
         change.columns.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
 
-def rename(target: Target, names: Mapping[str, str]) -> None:
+def rename(target: ChangeTarget, names: Mapping[str, str]) -> None:
     """Rename columns, and fields of structs."""
     change_set = target.change_set
     names = change.columns.checked_mapping(names, "columns", "old names to new names")

@@ -18,14 +18,14 @@ from blztable.engine import change
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage, check_choice
 from blztable.errors import SchemaError
-from blztable.table.changing.target import Target
+from blztable.table.changing.target import ChangeTarget
 
 if TYPE_CHECKING:
     from blztable.engine.change.upsert import NewRows
 
 
 def upsert(
-    target: Target,
+    target: ChangeTarget,
     data: Any,
     on: str | Sequence[str],
     evolve: bool,
@@ -54,7 +54,7 @@ def upsert(
 
 
 def deduplicate(
-    target: Target,
+    target: ChangeTarget,
     on: str | Sequence[str] | None,
     keep: str,
     order_by: str | Sequence[str | tuple[str, str]] | None,
@@ -69,7 +69,7 @@ def deduplicate(
         change.keyed.deduplicate(target.change_set, keys, last=keep == "last", order_by=placed)
 
 
-def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:
+def key_columns(target: ChangeTarget, on: str | Sequence[str]) -> list[int]:
     """Return the indices of the columns of a key."""
     names = [on] if isinstance(on, str) else list(on)
     if not names or len({*map(change.columns.checked_text, names)}) < len(names):
@@ -78,7 +78,7 @@ def key_columns(target: Target, on: str | Sequence[str]) -> list[int]:
 
 
 def _all_rows(
-    target: Target,
+    target: ChangeTarget,
     data: Any,
     keys: Sequence[int],
     index: bool | None,

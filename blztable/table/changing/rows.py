@@ -22,7 +22,7 @@ from blztable.engine.read.losses import Loss
 from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
-from blztable.table.changing.target import Target
+from blztable.table.changing.target import ChangeTarget
 from blztable.table.names import checked_count
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def append(
-    target: Target,
+    target: ChangeTarget,
     data: Any,
     evolve: bool,
     index: bool | None,
@@ -44,7 +44,7 @@ def append(
 
 
 def _append(
-    target: Target,
+    target: ChangeTarget,
     data: Any,
     evolve: bool,
     index: bool | None,
@@ -67,7 +67,7 @@ def _append(
     return source.continues_index()
 
 
-def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
+def update(target: ChangeTarget, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
     """Set columns in some change.rows."""
     change_set, staged = target.change_set, target.staged
     new_values: dict[int, Any] = {}
@@ -100,13 +100,13 @@ def update(target: Target, values: Mapping[str, Any], where: Any, evolve: bool) 
         change.update.set_values(change_set, opened, new_values, masks, predicate, coerce)
 
 
-def delete(target: Target, where: Any) -> None:
+def delete(target: ChangeTarget, where: Any) -> None:
     """Remove the rows that meet a condition."""
     change.rows.delete(target.change_set, where)
 
 
 def replace_where(
-    target: Target,
+    target: ChangeTarget,
     data: Any,
     where: Any,
     evolve: bool,
@@ -124,7 +124,7 @@ def replace_where(
     change.rows.check_all_match(change_set.staged, new, where)
 
 
-def resize(target: Target, n: int) -> None:
+def resize(target: ChangeTarget, n: int) -> None:
     """Keep the first rows, or add rows with default values."""
     filling, columns = target.fillings(are_all=True), range(len(target.staged.schema))
     change.rows.resize(
@@ -132,25 +132,25 @@ def resize(target: Target, n: int) -> None:
     )
 
 
-def compact(target: Target, sort_by: str | Sequence[str | tuple[str, str]] | None) -> None:
+def compact(target: ChangeTarget, sort_by: str | Sequence[str | tuple[str, str]] | None) -> None:
     """Merge small row groups, or sort all change.rows."""
     order = None if sort_by is None else sort_keys.parsed(sort_by)
     change.compact.compact(target.change_set, order)
 
 
-def erase(target: Target, where: Any) -> None:
+def erase(target: ChangeTarget, where: Any) -> None:
     """Remove rows, and write again what has their values."""
     change.erase.erase(target.change_set, where)
 
 
-def repair(target: Target, on_corrupt: str, lost: list[Loss]) -> None:
+def repair(target: ChangeTarget, on_corrupt: str, lost: list[Loss]) -> None:
     """Write again what can be read of the damaged row groups; put what is lost into `lost`."""
     lost[:] = change.repair.repair(target.change_set, on_corrupt)
 
 
 def _results(
     opened: OpenColumns,
-    target: Target,
+    target: ChangeTarget,
     name: str,
     expression: pc.Expression,
     masks: Mapping[int, "RowMask"],

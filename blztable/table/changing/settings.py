@@ -17,29 +17,33 @@ from blztable.engine.write.options import (
 from blztable.engine.write.sort_keys import SORT_BY
 from blztable.format.manifest import TAGS
 from blztable.format.metalayers import LayerKey
-from blztable.table.changing.target import Target
+from blztable.table.changing.target import ChangeTarget
 from blztable.table.names import checked_count
 
 
-def set_attributes(target: Target, changes: Mapping[str, Any], removed: Sequence[str]) -> None:
+def set_attributes(
+    target: ChangeTarget, changes: Mapping[str, Any], removed: Sequence[str]
+) -> None:
     """Set and remove attributes; a conflict is told, because another program set the same one."""
     target.change_set.only_once = True
     target.change_set.set_keys("attributes", checked_attrs(dict(changes)), removed)
 
 
-def set_layers(target: Target, changes: Mapping[LayerKey, bytes | None]) -> None:
+def set_layers(target: ChangeTarget, changes: Mapping[LayerKey, bytes | None]) -> None:
     """Set and remove metalayers; a conflict is told, as one of attributes."""
     target.change_set.only_once = True
     for key, content in changes.items():
         target.change_set.set_layer(key, content)
 
 
-def set_tags(target: Target, changes: Mapping[str, int], removed: Sequence[str]) -> None:
+def set_tags(target: ChangeTarget, changes: Mapping[str, int], removed: Sequence[str]) -> None:
     """Set and remove tags."""
     target.change_set.set_keys(TAGS, changes, removed)
 
 
-def configure(target: Target, storage: Storage | None, limits: Mapping[str, int | None]) -> None:
+def configure(
+    target: ChangeTarget, storage: Storage | None, limits: Mapping[str, int | None]
+) -> None:
     """Set how rows are stored and versions kept; None leaves a setting as it is."""
     kept: dict[str, Any] = {
         name: checked_count(value, name) for name, value in limits.items() if value is not None

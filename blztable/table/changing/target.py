@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ChangeTarget:
     """The changes of a transaction so far, to which a verb adds others.
 
     Attributes
@@ -65,7 +65,7 @@ class Target:
     staged: StagedVersion
     snapshot: Snapshot
 
-    def renewed(self) -> "Target":
+    def renewed(self) -> "ChangeTarget":
         """Return the target as the changes made meanwhile left it."""
         return replace(self, staged=self.change_set.staged)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blztable import tuning
 from blztable.block_terms import VALUES
-from blztable.columns.blocks import Target
+from blztable.columns.blocks import StreamBuffer
 from blztable.columns.sinks import Memory, Sink
 from blztable.engine.read import requests as reading
 from blztable.engine.read.parts import OpenParts
@@ -87,7 +87,9 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
         ByteRequest(
             low,
             high,
-            Memory(Target(buffer, lambda *r, seen=seen: seen.append(r)), low) if is_ else Sink(),
+            Memory(StreamBuffer(buffer, lambda *r, seen=seen: seen.append(r)), low)
+            if is_
+            else Sink(),
         )
         for (low, high), buffer, seen, is_ in zip(wanted, buffers, looked_at, targeted, strict=True)
     ]
@@ -125,7 +127,7 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
     def check(start, stop):
         raise CorruptError("not what it should be")
 
-    request = ByteRequest(85, 90, Memory(Target(np.zeros(5, np.uint8), check), 85))
+    request = ByteRequest(85, 90, Memory(StreamBuffer(np.zeros(5, np.uint8), check), 85))
     (one,) = runs(opened, opened.streams[VALUES], [request])
     with pytest.raises(CorruptError, match=r"'a', stream 'values', chunk 2: not what it should"):
         one.decode()
