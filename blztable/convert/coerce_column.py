@@ -37,7 +37,7 @@ from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.gateway import AS_USUAL, Reading, cast_for
-from blztable.convert.values import Values, nested_value, values_of
+from blztable.convert.values import GivenValues, nested_value, values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
 
@@ -259,7 +259,7 @@ def _spelled(type_: pa.DataType) -> str:
 
 
 def coerce_values(
-    given: Values,
+    given: GivenValues,
     field: pa.Field,
     frame: Descriptor | None,
     context: str,

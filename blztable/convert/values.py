@@ -24,7 +24,7 @@ _OF_PANDAS = pd.Timestamp | pd.Timedelta | pd.Period | pd.Interval
 _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
 
 
-class Values(NamedTuple):
+class GivenValues(NamedTuple):
     """Values for a column as an array, or one value for all of its rows as a scalar."""
 
     values: pa.Array | pa.ChunkedArray | pa.Scalar
@@ -33,7 +33,7 @@ class Values(NamedTuple):
     cast: Cast = cast_exactly
 
 
-def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
+def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> GivenValues:
     """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
     The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `how` says.
@@ -44,7 +44,7 @@ def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
         The values cannot be stored; `context` begins the message.
     """
     if isinstance(values, pa.Scalar):
-        return Values(values)
+        return GivenValues(values)
     if isinstance(values, pd.DataFrame | pa.Table | pa.RecordBatch):
         raise SchemaError(f"{context}: expected one column, found a {type(values).__name__}")
     if isinstance(values, np.ndarray) and values.ndim == 0:
@@ -57,29 +57,29 @@ def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> Values:
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
     array, descriptor = encoded(values, context, how)
-    return Values(array, descriptor, cast_of(values, array.type))
+    return GivenValues(array, descriptor, cast_of(values, array.type))
 
 
 def nested_value(
     value: Any, type_: pa.DataType, context: str, how: Reading, are_objects: bool
-) -> Values:
+) -> GivenValues:
     """Return one value of a column of a nested type, such as a list; raises as `values_of` does.
 
     `are_objects` says that the column holds objects of Python.
     """
     if isinstance(value, pa.Scalar):
-        return Values(value)
+        return GivenValues(value)
     if are_objects:
         objects = np.empty(1, object)
         objects[0] = value
         array, descriptor = encoded(objects, context, how)
     elif pa.types.is_map(type_) and not (value is None or value is pd.NA):
-        return Values(_map(value, type_, context))
+        return GivenValues(_map(value, type_, context))
     elif isinstance(value, np.ndarray):
         array, descriptor = encoded(value[np.newaxis], context, how)
     else:
         return _of_one(value, context, how)
-    return Values(array[0], descriptor)
+    return GivenValues(array[0], descriptor)
 
 
 def _map(value: Any, type_: pa.MapType, context: str) -> pa.Scalar:
@@ -100,16 +100,16 @@ def _is_one(values: Any) -> bool:
     return isinstance(values, _WHOLE) or not (is_arrow or hasattr(values, "__len__"))
 
 
-def _of_one(value: Any, context: str, how: Reading) -> Values:
+def _of_one(value: Any, context: str, how: Reading) -> GivenValues:
     """Return one value as a scalar."""
     if value is pd.NA or value is pd.NaT:
-        return Values(pa.nulls(1)[0])
+        return GivenValues(pa.nulls(1)[0])
     if isinstance(value, _OF_PANDAS):
         array, descriptor = encoded(pd.Series([value]), context)
-        return Values(array[0], descriptor)
+        return GivenValues(array[0], descriptor)
     check_text(value, context)
     try:
         array, descriptor = encoded([value], context, how)
-        return Values(array[0], descriptor, cast_of([value], array.type))
+        return GivenValues(array[0], descriptor, cast_of([value], array.type))
     except SchemaError as error:
         raise SchemaError(str(error).replace(f"{context}, row 0:", f"{context}:", 1)) from None

@@ -26,7 +26,7 @@ from blztable.columns.encodings.numbers import (
     words_from_json,
 )
 from blztable.columns.encodings.runs import MOST_RUNS, Runs
-from blztable.columns.encodings.values import Values, values_from_json
+from blztable.columns.encodings.values import FewValues, values_from_json
 from blztable.errors import CorruptError, FormatError
 
 # The only values but numbers that can be narrow: decimals of 128 bits, as Arrow has them.
@@ -160,7 +160,7 @@ def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
     if layout.name == VALUES and layout.bits is not None:
         width = value_width(layout)
         stored = _codes(value, owner, dtype, width > 1)
-        return Values(stored, values_from_json(value.get("items"), width))
+        return FewValues(stored, values_from_json(value.get("items"), width))
     if owner.is_child:
         raise CorruptError("encoding 'dictionary' of items within a dictionary")
     if layout.name == VALUES and layout.bits is None:

@@ -28,7 +28,7 @@ MAX_WIDTH = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Values(Encoding):
+class FewValues(Encoding):
     """Values as their numbers in a dictionary.
 
     Attributes
@@ -86,7 +86,7 @@ def values_from_json(value: object, width: int) -> np.ndarray:
 
 def encode_few_values(
     layout: StreamLayout, data: np.ndarray, mask: np.ndarray | None, most: int
-) -> tuple[Values, np.ndarray] | None:
+) -> tuple[FewValues, np.ndarray] | None:
     """Return values as codes; None if there are too many different ones.
 
     Parameters
@@ -116,10 +116,10 @@ def encode_few_values(
     present = ranks[bytes_of(found.indices.buffers()[1]).view("<i4")[: len(values)]]
     stored = codes_layout(layout.name, 1 if len(items) <= 256 else 2)
     if mask is None:
-        return Values(stored, items), present.astype(stored.dtype)
+        return FewValues(stored, items), present.astype(stored.dtype)
     codes = np.zeros(len(mask), stored.dtype)
     codes[mask] = present
-    return Values(stored, items), codes
+    return FewValues(stored, items), codes
 
 
 def _as_array(data: np.ndarray, width: int) -> pa.Array:

@@ -14,7 +14,7 @@ from blztable.arrow.casts import narrowed
 from blztable.convert.append_source import append_source
 from blztable.convert.frames.frame import Facts, descriptor_of
 from blztable.convert.source import is_repeatable
-from blztable.convert.values import Values
+from blztable.convert.values import GivenValues
 from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
@@ -76,7 +76,7 @@ def update(target: ChangeTarget, values: Mapping[str, Any], where: Any, evolve: 
         masks, predicate = change.update.selected(opened, where)
         for name, value in change.columns.checked_mapping(values, "values").items():
             change.columns.check_target(staged, name, evolve)
-            new: Values | pc.Expression
+            new: GivenValues | pc.Expression
             if not isinstance(value, pc.Expression):
                 new = target.given(name, value)
                 change_set.only_once |= not isinstance(new.values, pa.Scalar)
@@ -154,7 +154,7 @@ def _results(
     name: str,
     expression: pc.Expression,
     masks: Mapping[int, "RowMask"],
-) -> Values:
+) -> GivenValues:
     """Return the values of an expression in the selected change.rows."""
     field = target.field_of(expression)
     parts = [
@@ -165,4 +165,4 @@ def _results(
     column = pa.chunked_array(chunks, chunks[0].type if chunks else field.type)
     if name in target.staged.schema.names:
         column = narrowed(column, target.staged.schema.field(name).type)
-    return Values(column, descriptor_of(field, Facts()))
+    return GivenValues(column, descriptor_of(field, Facts()))

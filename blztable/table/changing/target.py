@@ -24,7 +24,7 @@ from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Ingested, Nan, Reading
 from blztable.convert.objects.tagged import checked_attrs
-from blztable.convert.values import Values, values_of
+from blztable.convert.values import GivenValues, values_of
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
 from blztable.engine import change
@@ -157,7 +157,7 @@ class ChangeTarget:
         for key, content in changes.items():
             self.change_set.set_layer(key, content)
 
-    def given(self, name: str, data: Any) -> Values:
+    def given(self, name: str, data: Any) -> GivenValues:
         """Return values of the user for a column, or for a new one of this name."""
         how = self.how()
         if name in self.staged.schema.names:
@@ -170,7 +170,7 @@ class ChangeTarget:
         return has_nulls(self.staged.schema.field(name).type)
 
     def widened(
-        self, name: str, given: Values, evolve: bool, *, has_values: bool = False
+        self, name: str, given: GivenValues, evolve: bool, *, has_values: bool = False
     ) -> Columns | None:
         """Return the columns that take these values; None for the present ones.
 
@@ -199,7 +199,7 @@ class ChangeTarget:
         is_same = schema.equals(staged.schema, check_metadata=True)
         return None if is_same else Columns(schema, frame)
 
-    def values(self, index: int, given: Values, evolve: bool) -> pa.Scalar | pa.ChunkedArray:
+    def values(self, index: int, given: GivenValues, evolve: bool) -> pa.Scalar | pa.ChunkedArray:
         """Return values of the user as new values of a column: one for all rows, or one for each.
 
         `evolve` is the option of the call.
@@ -221,7 +221,7 @@ class ChangeTarget:
 
         def coerced(index: int, column: pa.ChunkedArray) -> pa.ChunkedArray:
             field = self.staged.schema.field(index)
-            values = Values(narrowed(column, field.type), given[index])
+            values = GivenValues(narrowed(column, field.type), given[index])
             column = self.coerced(index, values, evolve=False)
             check_order(column, self.categories(index), f"column {field.name!r}")
             return column
@@ -281,7 +281,7 @@ class ChangeTarget:
         """True if a column holds nothing but nulls and has no declared default."""
         return index not in change.defaults.declared_defaults(self.staged) and self.is_empty(index)
 
-    def coerced(self, index: int, given: Values, evolve: bool) -> pa.ChunkedArray:
+    def coerced(self, index: int, given: GivenValues, evolve: bool) -> pa.ChunkedArray:
         """Return values of the user in the type of a column."""
         field = self.staged.schema.field(index)
         return coerce_values(
