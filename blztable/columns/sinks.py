@@ -1,8 +1,8 @@
 """Sinks: they receive the bytes of a stream, chunk by chunk, while each chunk is in the cache.
 
-`Memory`, `Shifted` and `Items` take rows one after another, `Decoding` makes values of codes for
-another sink, and `DecodingNulls` the bitmap, too. Other sinks pick single rows out of the chunks
-of their pages. Chunks come in any order and from any thread, each once.
+`Memory`, `Shifted` and `ItemsSink` take rows one after another, `Decoding` makes values of codes
+for another sink, and `DecodingNulls` the bitmap, too. Other sinks pick single rows out of the
+chunks of their pages. Chunks come in any order and from any thread, each once.
 
 Knows streams and no types. Rows are indices within the part, in ascending order.
 
@@ -194,7 +194,7 @@ class DecodingNulls(Decoding):
         self._valid[max(at, 0) : at + len(bits)] = bits[max(-at, 0) : len(self._valid) - at]
 
 
-class Items(Sink):
+class ItemsSink(Sink):
     """Codes of a dictionary of items, from which it makes the ends and the bytes of whole pages."""
 
     def __init__(

@@ -40,7 +40,7 @@ from blztable.columns.sinks import (
     Codes,
     DecodingNulls,
     Ends,
-    Items,
+    ItemsSink,
     Memory,
     PickedItems,
     Shifted,
@@ -519,11 +519,11 @@ class PickedRows(PartRows):
         return runs(self.part, place, requests)
 
 
-def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number: int) -> Items:
+def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number: int) -> ItemsSink:
     """Return the sink that makes the items of whole pages, or checks how many bytes they have."""
     pages = range(span.start // encoding.page_rows, -(-span.stop // encoding.page_rows))
     targets = (decoder.target(number, name) if decoder else None for name in (ENDS, VALUES))
-    return Items(encoding, pages, *targets)
+    return ItemsSink(encoding, pages, *targets)
 
 
 def _memory(place: StreamPlace, target: StreamBuffer | None, low: int) -> Sink:
