@@ -30,7 +30,7 @@ from blztable.arrow.extensions import plain_schema
 from blztable.arrow.types import Portion
 from blztable.convert.categories import Orders, with_room
 from blztable.convert.coerce import coerce_item, needs_exact_rows
-from blztable.convert.column_type import Columns
+from blztable.convert.column_type import EmptyColumns
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
 from blztable.convert.gateway import AS_USUAL, Ingested, Reading
@@ -102,7 +102,7 @@ def new_source(
     return AppendSource(items, _spec_of_new(schema, frame), evolve, is_new=True)
 
 
-def new_without_rows(columns: Columns) -> "AppendSource":
+def new_without_rows(columns: EmptyColumns) -> "AppendSource":
     """Return the source of a new table with these columns and without rows."""
     schema = plain_schema(columns.schema)
     items = ItemSource(iter(()), 0, schema, lambda rows: columns.frame, columns.attrs)

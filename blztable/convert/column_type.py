@@ -34,7 +34,7 @@ _OF_PYTHON = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Columns:
+class EmptyColumns:
     """The columns of a table without rows, and the facts that only pandas has."""
 
     schema: pa.Schema
@@ -42,7 +42,7 @@ class Columns:
     attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def schema_of(types: Any, how: Reading = AS_USUAL) -> Columns:
+def schema_of(types: Any, how: Reading = AS_USUAL) -> EmptyColumns:
     """Return the columns that users ask for; SchemaError that names each type that is none."""
     if isinstance(types, pd.DataFrame):
         # The values say what objects are; without rows, a category keeps all that it may have.
@@ -51,9 +51,9 @@ def schema_of(types: Any, how: Reading = AS_USUAL) -> Columns:
             full if _word(full) == "object" else empty
             for full, empty in zip(whole.table.schema, data.table.schema, strict=True)
         ]
-        return Columns(pa.schema(fields), data.frame, data.attrs)
+        return EmptyColumns(pa.schema(fields), data.frame, data.attrs)
     if not isinstance(types, Mapping | list | tuple):
-        return Columns(pa.schema(types))
+        return EmptyColumns(pa.schema(types))
     fields, errors = [], []
     for pair in types.items() if isinstance(types, Mapping) else types:
         try:
@@ -61,7 +61,7 @@ def schema_of(types: Any, how: Reading = AS_USUAL) -> Columns:
         except SchemaError as error:
             errors.append(str(error))
     check_none(errors)
-    return Columns(pa.schema(fields))
+    return EmptyColumns(pa.schema(fields))
 
 
 def _word(field: pa.Field) -> str | None:

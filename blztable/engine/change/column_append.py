@@ -48,7 +48,9 @@ class ColumnwiseAppend:
         indices = range(len(staged.schema))
         self._change_set = change_set
         self._staged = staged
-        self._columns = [_Column(change_set, index, _width(staged, index)) for index in indices]
+        self._columns = [
+            _WaitingColumn(change_set, index, _width(staged, index)) for index in indices
+        ]
         self._waiting_bytes = 0
         # Rows of a row group, None until decided; a column with `_enough` rows decides it.
         self._size = change_set.storage.row_group_rows
@@ -96,7 +98,7 @@ class ColumnwiseAppend:
             widen(change_set, schema, frame)
             staged = change_set.staged
             columns = {
-                index: _Column(change_set, index, _width(staged, index))
+                index: _WaitingColumn(change_set, index, _width(staged, index))
                 for index in [*wider, *range(len(before.schema), len(schema))]
             }
             for index, parts in rows.items():
@@ -144,7 +146,7 @@ class ColumnwiseAppend:
         return size
 
 
-class _Column:
+class _WaitingColumn:
     """One column: its written parts and its waiting rows."""
 
     def __init__(self, change_set: ChangeSet, index: int, width: float) -> None:

@@ -38,7 +38,7 @@ from blztable.engine.query.expression_tree import (
     tree,
     with_columns_for_fields,
 )
-from blztable.engine.query.literals import Column
+from blztable.engine.query.literals import ComparedColumn
 from blztable.engine.run.limits import check_rows
 from blztable.errors import ColumnNotFoundError, SchemaError, check_encodes, no_column
 
@@ -98,14 +98,14 @@ def _of_predicate(predicate: Any, schema: pa.Schema) -> pc.Expression:
     return literals.compared(column, _OPERATORS[operator], literals.scalar_of(value, column))
 
 
-def _column_named(name: Names, schema: pa.Schema) -> Column | None:
+def _column_named(name: Names, schema: pa.Schema) -> ComparedColumn | None:
     """Return the column, or the field of structs, of a tuple; None if there is not one."""
     indices = schema.get_all_field_indices(name) if isinstance(name, str) else []
     if isinstance(name, str) and indices:
         is_one = len(indices) == 1
-        return Column(name, pc.field(name), schema.types[indices[0]]) if is_one else None
+        return ComparedColumn(name, pc.field(name), schema.types[indices[0]]) if is_one else None
     field = value_of(schema, name)
-    return field and Column(".".join(field[0]), pc.field(*field[0]), field[1])
+    return field and ComparedColumn(".".join(field[0]), pc.field(*field[0]), field[1])
 
 
 def decided(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
@@ -148,11 +148,11 @@ def _decided(
     return literals.among(column, values.drop_null() if nulls_match else values)
 
 
-def _column(argument: Argument, schema: pa.Schema) -> Column | None:
+def _column(argument: Argument, schema: pa.Schema) -> ComparedColumn | None:
     """Return an argument that is no literal with its type; None if there is no such column."""
     if isinstance(argument, pc.Expression):
         argument = decided(argument, schema)
-        return Column(text_of(argument), argument, type_of(argument, schema))
+        return ComparedColumn(text_of(argument), argument, type_of(argument, schema))
     first, *rest = argument
     indices = schema.get_all_field_indices(first)
     if len(indices) != 1:
@@ -162,7 +162,7 @@ def _column(argument: Argument, schema: pa.Schema) -> Column | None:
         if not pa.types.is_struct(type_) or len(type_.get_all_field_indices(name)) != 1:
             return None
         type_ = type_.field(name).type
-    return Column(".".join(argument), pc.field(*argument), type_)
+    return ComparedColumn(".".join(argument), pc.field(*argument), type_)
 
 
 def check(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:

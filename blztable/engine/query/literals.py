@@ -108,7 +108,7 @@ _REMEDIES = {
 }
 
 
-class Column(NamedTuple):
+class ComparedColumn(NamedTuple):
     """One side of a comparison: its name as text, its expression, and its type."""
 
     name: str
@@ -131,7 +131,7 @@ class Position(NamedTuple):
     side: int = 0
 
 
-def compared(column: Column, compare: Compare, value: pa.Scalar) -> pc.Expression:
+def compared(column: ComparedColumn, compare: Compare, value: pa.Scalar) -> pc.Expression:
     """Return the comparison of a column with a literal; SchemaError if they have no order."""
     neighbour, side = position(column, value)
     if neighbour is not None and not side:
@@ -143,7 +143,7 @@ def compared(column: Column, compare: Compare, value: pa.Scalar) -> pc.Expressio
     return (_WITH_LOWER if side > 0 else _WITH_HIGHER)[compare](column.expression, neighbour)
 
 
-def _constant(column: Column, is_true: bool) -> pc.Expression:
+def _constant(column: ComparedColumn, is_true: bool) -> pc.Expression:
     """Return a comparison that is the same for all values of a column, and null for a null."""
     null = pa.scalar(None, pa.bool_())
     return pc.if_else(column.expression.is_valid(), pa.scalar(is_true), null)
@@ -154,7 +154,7 @@ def mirrored(compare: Compare) -> Compare:
     return _MIRRORED[compare]
 
 
-def among(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pc.Expression:
+def among(column: ComparedColumn, values: pa.Array | Sequence[pa.Scalar]) -> pc.Expression:
     """Return the condition that a column has one of some values; SchemaError as in `compared`.
 
     A null among the values matches nulls, and a NaN every NaN.
@@ -174,7 +174,7 @@ def among(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pc.Expressi
     return found | (expression.is_valid() & pc.is_nan(expression))
 
 
-def _members(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array:
+def _members(column: ComparedColumn, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array:
     """Return the values that a column can have, and nulls, as an array of the column's type."""
     type_ = compared_type(column.type)
     if isinstance(values, pa.Array):
@@ -191,14 +191,14 @@ def _members(column: Column, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array
     return pa.array([*members, *nulls], type_)
 
 
-def is_decided(column: Column, value: pa.Scalar | pa.Array) -> bool:
+def is_decided(column: ComparedColumn, value: pa.Scalar | pa.Array) -> bool:
     """True if literals have the type that Arrow compares the column's values as already."""
     type_ = compared_type(column.type)
     is_own = value.type == type_ and column.type != pa.float16()
     return is_own and not pa.types.is_nested(type_)
 
 
-def position(column: Column, value: pa.Scalar) -> Position:
+def position(column: ComparedColumn, value: pa.Scalar) -> Position:
     """Return where a literal is among the values that a column can have.
 
     Raises
@@ -389,7 +389,7 @@ def plain(value: Any) -> Any:
     return value if type_ == value.type else value.cast(type_)
 
 
-def values_of(values: Iterable[Any], column: Column) -> pa.Array | list[pa.Scalar]:
+def values_of(values: Iterable[Any], column: ComparedColumn) -> pa.Array | list[pa.Scalar]:
     """Return the values of a set for `among`: objects of Python, numpy, pandas or Arrow."""
     if isinstance(values, pa.ChunkedArray):
         return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0)
@@ -404,7 +404,7 @@ def values_of(values: Iterable[Any], column: Column) -> pa.Array | list[pa.Scala
     return [scalar_of(value, column) for value in values]
 
 
-def scalar_of(value: Any, column: Column) -> pa.Scalar:
+def scalar_of(value: Any, column: ComparedColumn) -> pa.Scalar:
     """Return an object of Python, numpy, pandas or Arrow as exactly this value of Arrow.
 
     A number without a width is rounded to that of a column of floats.
@@ -470,7 +470,7 @@ def _of_numpy(value: np.datetime64 | np.timedelta64) -> pa.Scalar | None:
     return pa.scalar(found) if found.astype(value.dtype) == value else None
 
 
-def misfit(column: Column, value: Any) -> SchemaError:
+def misfit(column: ComparedColumn, value: Any) -> SchemaError:
     """Return the error about a literal that has no order with a column."""
     type_ = column.type
     return SchemaError(

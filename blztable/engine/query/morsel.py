@@ -69,7 +69,7 @@ class FilteredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _MorselColumn:
     """The values of a column in the rows of a morsel whose flag in `rows` is set."""
 
     rows: np.ndarray
@@ -128,7 +128,7 @@ class Morsel:
         self._reader = reader
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
-        self._columns: dict[int, _Column] = {}
+        self._columns: dict[int, _MorselColumn] = {}
 
     def apply(self, number: int, step: Step) -> None:
         """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
@@ -187,7 +187,7 @@ class Morsel:
         if index not in self._columns:
             coded = codes.read(self._reader, index, read.spans)
             if coded is not None:
-                self._columns[index] = _Column(read.rows, coded)
+                self._columns[index] = _MorselColumn(read.rows, coded)
         column = self._columns.get(index)
         if column is None or not isinstance(column.values, CodedColumn):
             return None
@@ -219,7 +219,7 @@ class Morsel:
             if index not in self._columns and (is_text(type_) or is_binary(type_)):
                 coded = codes.read(self._reader, index, read.spans)
                 if coded is not None:
-                    self._columns[index] = _Column(read.rows, coded)
+                    self._columns[index] = _MorselColumn(read.rows, coded)
 
     def _values(
         self,
@@ -234,7 +234,7 @@ class Morsel:
         """
         missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
         for index, values in self._read(missing, read.selection).items():
-            self._columns[index] = _Column(read.rows, values)
+            self._columns[index] = _MorselColumn(read.rows, values)
         return {index: self._columns[index].of(rows, places) for index in columns}
 
     def _read(

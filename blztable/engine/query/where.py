@@ -30,7 +30,14 @@ import pyarrow.compute as pc
 from blztable.arrow.nested.paths import value_of
 from blztable.arrow.types import compared_type, is_text
 from blztable.engine.query.expression_tree import MAX_DEPTH
-from blztable.engine.query.literals import Column, Compare, among, compared, mirrored, scalar_of
+from blztable.engine.query.literals import (
+    Compare,
+    ComparedColumn,
+    among,
+    compared,
+    mirrored,
+    scalar_of,
+)
 from blztable.errors import SchemaError, check_encodes, no_column
 
 _TOKEN = re.compile(
@@ -126,10 +133,10 @@ class _Parser:
         if self._next.kind == "symbol" and self._next.text in _COMPARISONS:
             compare = _COMPARISONS[self._take().text]
             place, right = self._next, self._value()
-            if not isinstance(left, Column) and not isinstance(right, Column):
+            if not isinstance(left, ComparedColumn) and not isinstance(right, ComparedColumn):
                 raise self._error("one side of a comparison must be a column", place)
             return _negated(_compared(left, compare, right), negated)
-        if not isinstance(left, Column):
+        if not isinstance(left, ComparedColumn):
             if isinstance(left, bool):
                 return pc.scalar(left is not negated)
             raise self._error("a condition begins with a column, not, or (", start)
@@ -144,7 +151,7 @@ class _Parser:
         test = self._test_of(left, negated)
         return _negated(left.expression, negated) if test is None else test
 
-    def _test_of(self, column: Column, negated: bool) -> pc.Expression | None:
+    def _test_of(self, column: ComparedColumn, negated: bool) -> pc.Expression | None:
         """Return the test by `in`, `between` or `like` that follows a column; None without one."""
         if self._takes("word", "in"):
             return self._in(column, negated)
@@ -163,7 +170,7 @@ class _Parser:
                 return _negated(_like(column.expression, pattern, word == "ilike"), negated)
         return None
 
-    def _in(self, column: Column, negated: bool) -> pc.Expression:
+    def _in(self, column: ComparedColumn, negated: bool) -> pc.Expression:
         self.expect("symbol", "(", "(")
         values = [self._literal()]
         while self._takes("symbol", ","):
@@ -172,13 +179,13 @@ class _Parser:
         found = among(column, [scalar_of(value, column) for value in values])
         return ~found & column.expression.is_valid() if negated else found
 
-    def _value(self) -> Column | Literal:
+    def _value(self) -> ComparedColumn | Literal:
         is_name = self._next.kind == "quoted" or (
             self._next.kind == "word" and self._next.text.lower() not in _WORDS
         )
         return self._column() if is_name else self._literal()
 
-    def _column(self) -> Column:
+    def _column(self) -> ComparedColumn:
         names = [self._name()]
         while self._takes("symbol", "."):
             names.append(self._name())
@@ -187,11 +194,11 @@ class _Parser:
             found = value_of(self._schema, tuple(names))
             if found is None:
                 raise no_column(".".join(names), self._schema.names)
-            return Column(".".join(names), pc.field(*found[0]), found[1])
+            return ComparedColumn(".".join(names), pc.field(*found[0]), found[1])
         if not indices:
             raise no_column(names[0], self._schema.names)
         # The check of the expression refuses a name that several columns share.
-        return Column(names[0], pc.field(names[0]), self._schema.types[indices[0]])
+        return ComparedColumn(names[0], pc.field(names[0]), self._schema.types[indices[0]])
 
     def _name(self) -> str:
         if self._next.kind == "quoted":
@@ -273,11 +280,13 @@ def _number(text: str) -> int | Decimal:
     return int(text) if len(text) < 20 and text.lstrip("+-").isdecimal() else Decimal(text)
 
 
-def _compared(left: Column | Literal, compare: Compare, right: Column | Literal) -> pc.Expression:
+def _compared(
+    left: ComparedColumn | Literal, compare: Compare, right: ComparedColumn | Literal
+) -> pc.Expression:
     """Return the comparison of two columns, or of a column and a literal."""
-    if not isinstance(right, Column):
-        assert isinstance(left, Column)
+    if not isinstance(right, ComparedColumn):
+        assert isinstance(left, ComparedColumn)
         return compared(left, compare, scalar_of(right, left))
-    if not isinstance(left, Column):
+    if not isinstance(left, ComparedColumn):
         return compared(right, mirrored(compare), scalar_of(left, right))
     return compare(left.expression, right.expression)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from blztable.arrow.casts import widened
 from blztable.arrow.types import no_rows
 from blztable.convert.append_source import append_source
-from blztable.convert.column_type import Columns
+from blztable.convert.column_type import EmptyColumns
 from blztable.convert.gateway import Reading
 from blztable.convert.source import is_repeatable
 from blztable.engine import change
@@ -84,7 +84,7 @@ def _all_rows(
     index: bool | None,
     how: Reading,
     evolve: bool,
-) -> tuple[Columns, "NewRows"]:
+) -> tuple[EmptyColumns, "NewRows"]:
     """Return the columns that take the rows of the data, all rows, and the columns they have."""
     spec, schema, frame = target.spec(all_filled=True), target.staged.schema, target.staged.frame
     source = append_source(data, spec, index=index, evolve=evolve, how=how)
@@ -108,7 +108,7 @@ def _all_rows(
             raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
     # Rows before a run with wider types.
     whole = [no_rows(schema), *(_widened(part, schema) for part in parts)]
-    return Columns(schema, frame), change.upsert.NewRows(pa.concat_tables(whole), given, keys)
+    return EmptyColumns(schema, frame), change.upsert.NewRows(pa.concat_tables(whole), given, keys)
 
 
 def _widened(part: pa.Table, schema: pa.Schema) -> pa.Table:

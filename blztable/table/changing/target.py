@@ -18,7 +18,7 @@ from blztable.arrow.extensions import plain_values
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of, how_for, one_row
-from blztable.convert.column_type import Columns, altered
+from blztable.convert.column_type import EmptyColumns, altered
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
@@ -171,7 +171,7 @@ class ChangeTarget:
 
     def widened(
         self, name: str, given: GivenValues, evolve: bool, *, has_values: bool = False
-    ) -> Columns | None:
+    ) -> EmptyColumns | None:
         """Return the columns that take these values; None for the present ones.
 
         Without `evolve`, only columns of the null type become others. `has_values` says that the
@@ -197,7 +197,7 @@ class ChangeTarget:
             widens=evolve,
         )
         is_same = schema.equals(staged.schema, check_metadata=True)
-        return None if is_same else Columns(schema, frame)
+        return None if is_same else EmptyColumns(schema, frame)
 
     def values(self, index: int, given: GivenValues, evolve: bool) -> pa.Scalar | pa.ChunkedArray:
         """Return values of the user as new values of a column: one for all rows, or one for each.
