@@ -6,8 +6,8 @@ The last foot of the file is the newest commit, and a seal behind it says that t
 whole. If the file ends with neither, a writer is at work or was killed: the records behind the last
 known commit are followed, and then the bytes that no record explains are searched for a foot and a
 seal, so that damage hides no later commit. If a sealed commit is damaged, the last whole one before
-it is returned and says so (`Commit.damage`): its versions can be read, and a writer appends behind
-the damaged bytes.
+it is returned and says so (`FileCommit.damage`): its versions can be read, and a writer appends
+behind the damaged bytes.
 
 What no reader of a table in one file looks at: the heads of records, and their checksums.
 """
@@ -60,7 +60,7 @@ _MOST_TAIL = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Commit:
+class FileCommit:
     """A commit as it lies in a file.
 
     Attributes
@@ -105,8 +105,8 @@ class ValueReader(Closing):
 
     __slots__ = ("_commit", "_place", "size")
 
-    def __init__(self, commit: Commit, place: Place) -> None:
-        self._commit: Commit | None = commit
+    def __init__(self, commit: FileCommit, place: Place) -> None:
+        self._commit: FileCommit | None = commit
         self._place = place
         self.size = place.length
 
@@ -122,7 +122,7 @@ class ValueReader(Closing):
         """Close the value."""
         self._commit = None
 
-    def _opened(self) -> Commit:
+    def _opened(self) -> FileCommit:
         commit = self._commit
         if commit is None:
             raise StorageError("the value was closed; open it again")
@@ -156,7 +156,7 @@ def front_of(source: "Reader | _Tail", name: str) -> bytes:
     return front
 
 
-def check_front(source: "Reader | _Tail", commit: "Commit", name: str) -> None:
+def check_front(source: "Reader | _Tail", commit: "FileCommit", name: str) -> None:
     """Raise Damaged if the front of a file is not the one that the commit was written behind."""
     try:
         is_intact = crc32(front_of(source, name)) == commit.front_crc
@@ -169,7 +169,7 @@ def check_front(source: "Reader | _Tail", commit: "Commit", name: str) -> None:
         )
 
 
-def newest(source: Reader, name: str, known: Commit | None = None) -> Commit | None:
+def newest(source: Reader, name: str, known: FileCommit | None = None) -> FileCommit | None:
     """Return the newest commit of a file; None if there is none.
 
     `known` is a commit of this file, found before. The front is compared with the newest commit
@@ -230,7 +230,7 @@ class _Tail:
         return self.data[offset - self._start : offset - self._start + length]
 
 
-def whole_commits(source: Reader, name: str) -> Iterator[Commit]:
+def whole_commits(source: Reader, name: str) -> Iterator[FileCommit]:
     """Yield the commits of a file whose feet are whole, the newest first."""
     return _found(source, FOOT_MAGIC, _commit_of_foot, HEADER_BYTES, name)
 
@@ -242,7 +242,7 @@ def keys_behind(source: Reader, start: int, name: str) -> Iterator[str]:
             yield head.key
 
 
-def everything(source: Reader, name: str) -> Commit:
+def everything(source: Reader, name: str) -> FileCommit:
     """Return all whole records of a file as one commit, whether a commit names them or not."""
     listing, front = Listing(), front_of(source, name)
     end = len(front)
@@ -250,7 +250,7 @@ def everything(source: Reader, name: str) -> Commit:
         if head.kind == VALUE:
             listing.add(head.key, head.value)
         end = behind_record(source, head)
-    return Commit(source, listing, end, b"", end, crc32(front))
+    return FileCommit(source, listing, end, b"", end, crc32(front))
 
 
 def records(source: Reader, start: int) -> Iterator[Head]:
@@ -291,7 +291,7 @@ def _seal_at(source: Reader | _Tail, position: int) -> int | None:
     return decode_seal(source.read(max(position, 0), SEAL_BYTES), position)
 
 
-def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
+def _commit(source: Reader | _Tail, end: int, name: str) -> FileCommit | None:
     """Return the commit whose foot ends at this position; None if there is none."""
     begin, foot_at = max(end - tuning.current.tail_bytes, 0), end - FOOT_BYTES
     tail = _Tail(source, begin, end)
@@ -310,7 +310,7 @@ def _commit(source: Reader | _Tail, end: int, name: str) -> Commit | None:
     except Damaged as error:
         raise Damaged(f"{name}: {error}") from None
     behind = end if _seal_at(source, end) != end else end + SEAL_BYTES
-    return Commit(tail.source, listing, end, tail.data, behind, foot.front_crc)
+    return FileCommit(tail.source, listing, end, tail.data, behind, foot.front_crc)
 
 
 def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
@@ -343,7 +343,7 @@ def _crc(source: _Tail, start: int, stop: int) -> int:
     return crc
 
 
-def _commit_of_foot(source: Reader, position: int, name: str) -> Commit | None:
+def _commit_of_foot(source: Reader, position: int, name: str) -> FileCommit | None:
     return _commit(source, position + FOOT_BYTES, name)
 
 
@@ -397,7 +397,7 @@ _STEP_BYTES = 4 << 20
 
 
 def problems_around(
-    keys: Iterable[str], find: Callable[[str], tuple[Commit, Place]]
+    keys: Iterable[str], find: Callable[[str], tuple[FileCommit, Place]]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is wrong around values: their keys, and what it is."""
     for key in keys:
@@ -407,7 +407,7 @@ def problems_around(
                 yield key, message
 
 
-def _record_problem(commit: Commit, place: Place, key: str) -> str | None:
+def _record_problem(commit: FileCommit, place: Place, key: str) -> str | None:
     """Return what is wrong with the record of a value; None if nothing is."""
     length = record_bytes(key, 0)
     start = place.position - length
@@ -422,6 +422,6 @@ def _record_problem(commit: Commit, place: Place, key: str) -> str | None:
     return f"its crc32 is {found:08x}, the record says {head.crc:08x}"
 
 
-def _pieces(commit: Commit, place: Place) -> Iterator[bytes]:
+def _pieces(commit: FileCommit, place: Place) -> Iterator[bytes]:
     for offset in range(0, place.length, _STEP_BYTES):
         yield commit.source.read(place.position + offset, min(_STEP_BYTES, place.length - offset))

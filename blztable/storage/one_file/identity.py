@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from blztable.errors import CorruptError
 from blztable.storage.files import File
-from blztable.storage.one_file.commits import Commit, is_unborn, newest
+from blztable.storage.one_file.commits import FileCommit, is_unborn, newest
 from blztable.storage.one_file.records import decode_id, front_length
 from blztable.storage.opening import LocalReader
 from blztable.storage.store import Reader
@@ -117,11 +117,11 @@ class Seen:
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self.newest: Commit | None = None
-        self.all: WeakSet[Commit] = WeakSet()
+        self.newest: FileCommit | None = None
+        self.all: WeakSet[FileCommit] = WeakSet()
         self.file = Followed(file)
 
-    def look(self) -> Commit | None:
+    def look(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
         known = self.newest
         for _ in range(_LOOKS):
@@ -146,7 +146,7 @@ class Seen:
                 return None
         return None
 
-    def meet(self, commit: Commit) -> None:
+    def meet(self, commit: FileCommit) -> None:
         """Take a commit that this process found under the lock, or wrote, for the newest one."""
         self.newest = commit
         self.all.add(commit)

@@ -37,7 +37,7 @@ from blztable.storage.files import File, LocalFile
 from blztable.storage.held import HeldLock, Holder, StoreCondition
 from blztable.storage.locks import SLEEP_LONGEST
 from blztable.storage.one_file.commits import (
-    Commit,
+    FileCommit,
     ValueReader,
     check_first_bytes,
     everything,
@@ -377,7 +377,7 @@ class OneFileStore(Store):
             commit = self._look()
             return Listing() if commit is None else commit.listing
 
-    def _find(self, key: str) -> tuple[Commit, Place]:
+    def _find(self, key: str) -> tuple[FileCommit, Place]:
         """Return where a value lies; KeyNotFound, or CorruptError for a prefix."""
         with self._changed:
             for commit, listing in self._views():
@@ -390,7 +390,7 @@ class OneFileStore(Store):
                 raise CorruptError(f"{self.name}/{key}: expected a value, found a prefix")
         raise KeyNotFound(key)
 
-    def _views(self) -> Iterator[tuple[Commit, Listing]]:
+    def _views(self) -> Iterator[tuple[FileCommit, Listing]]:
         """Yield what may have a value: the newest names first, then those somebody reads from."""
         if self._writing is not None:
             yield self._writing.commit, self._writing.listing
@@ -403,11 +403,11 @@ class OneFileStore(Store):
         for commit in list(self._seen.all):
             yield commit, commit.listing
 
-    def _look(self) -> Commit | None:
+    def _look(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
         return self._seen.look()
 
-    def _lockable(self, key: str) -> tuple[Commit | None, Place | None]:
+    def _lockable(self, key: str) -> tuple[FileCommit | None, Place | None]:
         """Return the commit and the place of what a lock is on; no place for a prefix.
 
         Another process may have removed a version that this one has pinned: it stays readable.
@@ -522,11 +522,11 @@ class OneFileStore(Store):
 class _Earlier(OneFileStore):
     """The values of one commit of a file, or else all whole records; only for reading."""
 
-    def __init__(self, file: File, commit: Commit | None = None) -> None:
+    def __init__(self, file: File, commit: FileCommit | None = None) -> None:
         super().__init__(file)
         self._commit = commit
 
-    def _look(self) -> Commit | None:
+    def _look(self) -> FileCommit | None:
         if self._seen.newest is None:
             source = self._file.look()
             if source is not None and not is_unborn(source):
@@ -554,7 +554,7 @@ def at(path: str | os.PathLike[str]) -> OneFileStore:
     return store
 
 
-def _keep(commit: Commit | None) -> None:
+def _keep(commit: FileCommit | None) -> None:
     """Do nothing; the lock that calls it refers to the commit."""
 
 

@@ -13,7 +13,7 @@ from blztable import tuning
 from blztable.errors import BlzError, ConflictError, CorruptError, StorageError
 from blztable.storage.files import File
 from blztable.storage.one_file.commits import (
-    Commit,
+    FileCommit,
     behind_record,
     check_front,
     front_of,
@@ -57,7 +57,7 @@ class Writing:
         One for each lock of a writer that is held, and for each change that is made.
     """
 
-    def __init__(self, file: File, commit: Commit) -> None:
+    def __init__(self, file: File, commit: FileCommit) -> None:
         self._file = file
         self._see(commit)
         self.users: set[object] = set()
@@ -69,7 +69,7 @@ class Writing:
         self._published = 0
 
     @classmethod
-    def begin(cls, file: File, known: Commit | None) -> Self:
+    def begin(cls, file: File, known: FileCommit | None) -> Self:
         """Find the newest commit, and cut off what killed writers left behind it."""
         source = file.look()
         if source is None:
@@ -82,7 +82,7 @@ class Writing:
         commit = newest(source, file.name, known)
         if commit is None:
             front = front_of(source, file.name)
-            commit = Commit(source, Listing(), len(front), b"", len(front), crc32(front))
+            commit = FileCommit(source, Listing(), len(front), b"", len(front), crc32(front))
         writing = cls(file, commit)
         if source.size > commit.behind:
             writing._end = file.cut(commit.behind)
@@ -93,7 +93,7 @@ class Writing:
         """Number of locks that writers hold, and of changes that are made."""
         return len(self.users)
 
-    def _see(self, commit: Commit) -> None:
+    def _see(self, commit: FileCommit) -> None:
         self.commit, self.listing = commit, commit.listing.copy()
         self._end = commit.behind
         # What was removed from the names of the commit since then.
