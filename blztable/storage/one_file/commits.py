@@ -32,8 +32,8 @@ from blztable.storage.one_file.records import (
     SEAL_MAGIC,
     VALUE,
     Foot,
-    Head,
     Place,
+    RecordHead,
     crc32,
     decode_foot,
     decode_head,
@@ -253,7 +253,7 @@ def everything(source: Reader, name: str) -> FileCommit:
     return FileCommit(source, listing, end, b"", end, crc32(front))
 
 
-def records(source: Reader, start: int) -> Iterator[Head]:
+def records(source: Reader, start: int) -> Iterator[RecordHead]:
     """Yield the heads of the whole records from a position on, up to the first that is damaged.
 
     The values are not compared with their checksums.
@@ -279,7 +279,7 @@ def records(source: Reader, start: int) -> Iterator[Head]:
         at = behind_record(source, head)
 
 
-def behind_record(source: Reader, head: Head) -> int:
+def behind_record(source: Reader, head: RecordHead) -> int:
     """Return where the record behind this one begins."""
     if head.kind != INDEX:
         return head.end
@@ -325,7 +325,7 @@ def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
     return at == foot.block or (manifest is not None and manifest.end == at)
 
 
-def _head(source: "Reader | _Tail", position: int) -> Head | None:
+def _head(source: "Reader | _Tail", position: int) -> RecordHead | None:
     """Return the head of the record at this position; None if there is none."""
     if position < 0:
         return None
@@ -347,7 +347,7 @@ def _commit_of_foot(source: Reader, position: int, name: str) -> FileCommit | No
     return _commit(source, position + FOOT_BYTES, name)
 
 
-def _head_at(source: Reader, position: int, name: str) -> Head | None:
+def _head_at(source: Reader, position: int, name: str) -> RecordHead | None:
     del name
     return _head(source, position)
 

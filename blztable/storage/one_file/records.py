@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordHead:
     """The head of a record, and the key behind it."""
 
     kind: int
@@ -181,7 +181,7 @@ def key_length(data: Buffer, position: int) -> int | None:
     return int(length)
 
 
-def decode_head(data: bytes, position: int) -> Head | None:
+def decode_head(data: bytes, position: int) -> RecordHead | None:
     """Return the head of the record at this position, from its head and key; None if damaged."""
     named = key_length(data, position)
     if named is None or len(data) < HEAD_BYTES + named:
@@ -195,7 +195,7 @@ def decode_head(data: bytes, position: int) -> Head | None:
         key = name.decode()
     except UnicodeDecodeError:
         return None
-    return Head(kind, key, Place(position + HEAD_BYTES + named, length), crc)
+    return RecordHead(kind, key, Place(position + HEAD_BYTES + named, length), crc)
 
 
 def encode_foot(foot: Foot, block: Sequence[Buffer]) -> bytes:
