@@ -90,7 +90,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         found = {group: finder.find(opened, scan, group) for group in groups}
         found = {group: one for group, one in found.items() if len(one.rows)}
         places = np.concatenate([np.empty(0, np.int64), *(one.places for one in found.values())])
-        moved: dict[int, _Found] = {}
+        moved: dict[int, _MatchedRows] = {}
         if found and new.values:
             moved = {g: one for g, one in found.items() if are_few(len(one.rows), one.of)}
             in_place = {g: one for g, one in found.items() if g not in moved}
@@ -112,7 +112,7 @@ def _update(
     change_set: ChangeSet,
     opened: OpenColumns,
     new: NewRows,
-    found: Mapping[int, "_Found"],
+    found: Mapping[int, "_MatchedRows"],
     finder: "_Finder",
 ) -> None:
     """Give these rows their new values."""
@@ -130,7 +130,7 @@ def _update(
 def _append(
     change_set: ChangeSet,
     new: NewRows,
-    moved: Mapping[int, "_Found"],
+    moved: Mapping[int, "_MatchedRows"],
     rest: np.ndarray,
     before: StagedVersion,
 ) -> None:
@@ -156,7 +156,7 @@ def _append(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _MatchedRows:
     """Rows of a row group, and for each of them the new row that has its key."""
 
     rows: np.ndarray
@@ -179,7 +179,7 @@ class _Finder:
     condition: pc.Expression
     new: NewRows
 
-    def find(self, opened: OpenColumns, scan: Scan, group: int) -> _Found:
+    def find(self, opened: OpenColumns, scan: Scan, group: int) -> _MatchedRows:
         """Return the rows of a row group; parts of earlier row groups are released."""
         span = RowSpan(group, 0, opened.version.head.row_groups[group])
         opened.forget_before(group)
@@ -189,7 +189,7 @@ class _Finder:
             for one in some.selection
         ]
         if not rows:
-            return _Found(np.empty(0, np.int64), np.empty(0, np.int64), span.count)
+            return _MatchedRows(np.empty(0, np.int64), np.empty(0, np.int64), span.count)
         both = [
             pa.chunked_array([*comparable(new).chunks, *comparable(some.columns[index]).chunks])
             for new, index in zip(self.new.keys, self.new.on, strict=True)
@@ -198,7 +198,7 @@ class _Finder:
         place = np.full(codes.max() + 1, -1)
         place[codes[:count]] = np.arange(count)
         places = place[codes[count:]]
-        return _Found(np.concatenate(rows)[places >= 0], places[places >= 0], span.count)
+        return _MatchedRows(np.concatenate(rows)[places >= 0], places[places >= 0], span.count)
 
     def matches(self, version: StagedVersion, groups: Sequence[int]) -> bool:
         """Return True if one of these row groups has the key of a new row."""

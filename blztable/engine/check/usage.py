@@ -288,7 +288,7 @@ def _bytes(counted: Counted, store: Store, numbers: Iterable[int], newest: Versi
 
 
 @dataclass(slots=True)
-class _Found:
+class _StreamUsage:
     """What the parts of a column say about one stream; dicts keep the order of the parts."""
 
     encodings: dict[str, None] = field(default_factory=dict)
@@ -300,7 +300,7 @@ class _Found:
 
 def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     """Return how the streams of a column are stored, node by node, in the order of the files."""
-    found: dict[str, _Found] = {}
+    found: dict[str, _StreamUsage] = {}
     nodes = Node.of(projection.schema.field(index).type).names("")
     for node, line in zip(nodes, projection.nodes(index), strict=True):
         # A stream of a child is named after it: "item.values".
@@ -309,7 +309,7 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
             with OpenParts(projection.version) as parts:
                 part = parts.open(line, group)
                 for name, place in part.streams.items():
-                    _add(found.setdefault(prefix + name, _Found()), part, place)
+                    _add(found.setdefault(prefix + name, _StreamUsage()), part, place)
     return tuple(
         StreamStorage(
             name,
@@ -323,7 +323,7 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     )
 
 
-def _add(found: _Found, part: Part, place: StreamPlace) -> None:
+def _add(found: _StreamUsage, part: Part, place: StreamPlace) -> None:
     found.encodings[place.kind] = None
     found.nbytes += place.nbytes
     found.nbytes_encoded += place.info.nbytes

@@ -24,14 +24,14 @@ _SUFFIX = ".blz"
 
 
 @dataclass(frozen=True)
-class Found:
+class NamedTable:
     """A table: its place, and the values that the names of its directories say, as text."""
 
     place: Any
     texts: Mapping[str, str]
 
 
-def find(place: Any, is_table: Callable[[Any], bool]) -> list[Found] | None:
+def find(place: Any, is_table: Callable[[Any], bool]) -> list[NamedTable] | None:
     """Return the tables that a place names, in the order of their paths; None if it is one table.
 
     Parameters
@@ -55,17 +55,19 @@ def find(place: Any, is_table: Callable[[Any], bool]) -> list[Found] | None:
     path = os.fspath(place)
     if os.path.isdir(path):
         below = list(_below(path, is_table))
-        return [Found(one, _texts(one, path)) for one in below] or None
+        return [NamedTable(one, _texts(one, path)) for one in below] or None
     if not isinstance(path, str) or not glob.has_magic(path):
         return None
     matches = [one for one in sorted(glob.glob(path, recursive=True)) if is_table(one)]
     if not matches:
         raise TableNotFoundError(f"no table matches {path}")
     fixed = re.split(r"[*?[]", path, maxsplit=1)[0]
-    return [Found(one, _texts(one, os.path.dirname(fixed))) for one in matches]
+    return [NamedTable(one, _texts(one, os.path.dirname(fixed))) for one in matches]
 
 
-def values(tables: Sequence[Found], partitioning: pa.Schema | None) -> list[dict[str, pa.Scalar]]:
+def values(
+    tables: Sequence[NamedTable], partitioning: pa.Schema | None
+) -> list[dict[str, pa.Scalar]]:
     """Return the values of each table in one type for each name.
 
     The type is that of `partitioning`, or int64, date32 or text: the first that takes all of them.
@@ -113,13 +115,13 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _named(places: Sequence[Any]) -> list[Found]:
+def _named(places: Sequence[Any]) -> list[NamedTable]:
     """Return these tables; their names count from the directory that all of them lie in."""
     paths = [os.path.abspath(one) if isinstance(one, str | os.PathLike) else "" for one in places]
     known = set(filter(None, paths))
     common = os.path.commonpath(known) if len(known) > 1 else None
     return [
-        Found(one, _texts(path, common) if path and common else {})
+        NamedTable(one, _texts(path, common) if path and common else {})
         for one, path in zip(places, paths, strict=True)
     ]
 
