@@ -42,7 +42,7 @@ from blztable.writing import to_blz
 
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _LIMITS = ("keep_versions", "keep_seconds", "keep_bytes")
-_Report = Callable[[int, int | None], object] | None
+_ReportLosses = Callable[[int, int | None], object] | None
 
 
 def copy(
@@ -322,12 +322,12 @@ def _of_fields(value: Any, type_: pa.DataType, narrowed: pa.DataType) -> Any:
     return pa.array([value], type_).cast(narrowed)[0]
 
 
-def _with_total(callback: Callable[[int, int | None], object], rows: int) -> _Report:
+def _with_total(callback: Callable[[int, int | None], object], rows: int) -> _ReportLosses:
     return lambda done, _: callback(done, rows)
 
 
 def _compare(
-    source: TableReader, made: CTable, on_corrupt: Literal["raise", "skip"], callback: _Report
+    source: TableReader, made: CTable, on_corrupt: Literal["raise", "skip"], callback: _ReportLosses
 ) -> None:
     """Raise CorruptError unless both tables have the same rows."""
     rows, start = len(source), 0

@@ -14,13 +14,13 @@ Get = Callable[[], Mapping[str, bytes]]
 # Takes names of metalayers and their new contents, None for those to remove, in one change.
 Put = Callable[[Mapping[str, bytes | None]], None]
 # What a thread holds while a change is made of what is there.
-Turn = Callable[[], AbstractContextManager[object]]
+InTurn = Callable[[], AbstractContextManager[object]]
 
 
 class Metalayers(Mapping[str, bytes]):
     """Named bytes; `add`, `get`, `exists` and `update` are the verbs of C-Blosc2."""
 
-    def __init__(self, owner: str, get: Get, put: Put, turn: Turn = nullcontext) -> None:
+    def __init__(self, owner: str, get: Get, put: Put, turn: InTurn = nullcontext) -> None:
         self._owner = owner
         self._all = get
         self._put = put
@@ -149,7 +149,7 @@ class FixedMetalayers(Metalayers):
     """Metalayers that keep their length; after a time, none can be added."""
 
     def __init__(
-        self, owner: str, get: Get, put: Put, turn: Turn, refusal: Callable[[], str | None]
+        self, owner: str, get: Get, put: Put, turn: InTurn, refusal: Callable[[], str | None]
     ) -> None:
         """`refusal` says when metalayers are added, if none can be added now."""
         super().__init__(owner, get, put, turn)

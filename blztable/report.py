@@ -16,7 +16,7 @@ SHOWN = 40
 # Characters of a name in a line of text.
 NAME_LENGTH = 40
 
-Rows = tuple[int, int]
+RowInterval = tuple[int, int]
 
 
 class Printed:
@@ -146,7 +146,7 @@ class Report(Printed):
         """Return True if the version has no problems."""
         return self.is_intact
 
-    def intact_rows(self, column: str | None = None) -> tuple[Rows, ...]:
+    def intact_rows(self, column: str | None = None) -> tuple[RowInterval, ...]:
         """Return the rows that can be read, in one column or in all columns.
 
         Parameters
@@ -984,11 +984,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _lists(ranges: Sequence[Rows]) -> list[list[int]]:
+def _lists(ranges: Sequence[RowInterval]) -> list[list[int]]:
     return [list(rows) for rows in ranges]
 
 
-def _without(rows: int, lost: Sequence[Rows]) -> tuple[Rows, ...]:
+def _without(rows: int, lost: Sequence[RowInterval]) -> tuple[RowInterval, ...]:
     """Return the ranges of rows, from 0 to `rows`, that are not lost."""
     intact, begin = [], 0
     for start, stop in sorted(lost):

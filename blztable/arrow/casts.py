@@ -262,9 +262,9 @@ def _recoded(chunk: pa.DictionaryArray, type_: pa.DataType) -> pa.DictionaryArra
     return recoded(chunk, type_)
 
 
-_Kind = Callable[[pa.DataType], bool]
+_TypeTest = Callable[[pa.DataType], bool]
 # Pairs of kinds between which Arrow's cast refuses each value that it would change.
-_TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (
+_TRUSTED: tuple[tuple[_TypeTest, _TypeTest], ...] = (
     (is_text, is_text),
     (is_binary, is_binary),
     (is_binary, pa.types.is_fixed_size_binary),
@@ -272,7 +272,7 @@ _TRUSTED: tuple[tuple[_Kind, _Kind], ...] = (
     (pa.types.is_decimal, pa.types.is_integer),
 )
 # Pairs of kinds with values in common.
-_KINDS: tuple[tuple[_Kind, _Kind], ...] = (
+_KINDS: tuple[tuple[_TypeTest, _TypeTest], ...] = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_integer, pa.types.is_floating),
     (pa.types.is_floating, pa.types.is_integer),
@@ -289,6 +289,6 @@ _KINDS: tuple[tuple[_Kind, _Kind], ...] = (
 
 
 def _is_any(
-    source: pa.DataType, type_: pa.DataType, pairs: tuple[tuple[_Kind, _Kind], ...]
+    source: pa.DataType, type_: pa.DataType, pairs: tuple[tuple[_TypeTest, _TypeTest], ...]
 ) -> bool:
     return any(from_(source) and to(type_) for from_, to in pairs)

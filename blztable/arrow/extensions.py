@@ -30,7 +30,7 @@ from blztable.errors import SchemaError
 # The names of fields of structs, and the numbers of other children, from the root down.
 Path = tuple[str | int, ...]
 # Name and parameters of an extension type.
-Kind = tuple[bytes, bytes]
+ExtensionKind = tuple[bytes, bytes]
 
 _PARAMETERS = {KEPT_NAME: PARAMETERS, VALUES_NAME: VALUES_PARAMETERS}
 
@@ -216,7 +216,9 @@ def are_same(source: pa.Field, target: pa.Field) -> bool:
     return next(_differing(source, target), None) is None
 
 
-def _differing(source: pa.Field, target: pa.Field) -> Iterator[tuple[Kind, Kind | None]]:
+def _differing(
+    source: pa.Field, target: pa.Field
+) -> Iterator[tuple[ExtensionKind, ExtensionKind | None]]:
     """Yield the extension types in one plain field that are others in another one, with these."""
     ours = dict(_kinds(target))
     for path, theirs in _kinds(source):
@@ -225,7 +227,7 @@ def _differing(source: pa.Field, target: pa.Field) -> Iterator[tuple[Kind, Kind 
             yield theirs, ours[path]
 
 
-def _kinds(field: pa.Field, path: Path = ()) -> Iterator[tuple[Path, Kind | None]]:
+def _kinds(field: pa.Field, path: Path = ()) -> Iterator[tuple[Path, ExtensionKind | None]]:
     """Yield the path of each field in a plain one, with its extension type."""
     metadata, type_ = field.metadata or {}, field.type
     kind = None
@@ -242,7 +244,7 @@ def _kinds(field: pa.Field, path: Path = ()) -> Iterator[tuple[Path, Kind | None
         yield from _kinds(child, (*path, child.name if has_names else number))
 
 
-def _named(kind: Kind | None) -> str:
+def _named(kind: ExtensionKind | None) -> str:
     """Return the name of an extension type for an error."""
     name, parameters = kind or (b"a plain type", b"")
     text = name + (b" " + parameters if parameters else b"")

@@ -129,8 +129,8 @@ def _import_files(options: Namespace) -> int:
             raise blz.TableExistsError(f"{error}; here: --append or --replace") from None
 
 
-def _files(options: Namespace, fixed: dict[str, pa.DataType]) -> sources.Files:
-    return sources.Files(
+def _files(options: Namespace, fixed: dict[str, pa.DataType]) -> sources.SourceFiles:
+    return sources.SourceFiles(
         options.files,
         format=options.format,
         columns=options.columns,
@@ -145,7 +145,7 @@ def _files(options: Namespace, fixed: dict[str, pa.DataType]) -> sources.Files:
     )
 
 
-def _until_wide_enough(files: sources.Files, read: Callable[[], R]) -> R:
+def _until_wide_enough(files: sources.SourceFiles, read: Callable[[], R]) -> R:
     """Return what `read` returns when the types of all columns are wide enough."""
     while True:
         try:
@@ -178,7 +178,7 @@ def _to_append_to(options: Namespace) -> blz.CTable | None:
         return None
 
 
-def _import_once(options: Namespace, files: sources.Files, table: blz.CTable | None) -> int:
+def _import_once(options: Namespace, files: sources.SourceFiles, table: blz.CTable | None) -> int:
     rows = 0
     with bar("importing") as advance:
 

@@ -65,7 +65,7 @@ class Widened(Exception):
 
 
 @dataclass
-class Files:
+class SourceFiles:
     """Files to read, and what is known of the types of their columns.
 
     Attributes
@@ -103,7 +103,7 @@ class Files:
     # The names of the columns of each CSV file.
     _headers: dict[str, list[str]] = field(default_factory=dict)
 
-    def __enter__(self) -> "Files":
+    def __enter__(self) -> "SourceFiles":
         """Copy pipes, find the formats, and look at the first block of each file."""
         pinned = {**self.fixed, **self.given}
         for name, type_ in pinned.items():

@@ -22,10 +22,10 @@ from blztable.columns.codecs.dictionary import numbered, room
 from blztable.errors import SchemaError
 
 # Returns flat arrays as one.
-Join = Callable[[pa.ChunkedArray], pa.Array]
+MakeJoined = Callable[[pa.ChunkedArray], pa.Array]
 
 
-def joined(chunks: Sequence[pa.Array], join: Join) -> pa.Array:
+def joined(chunks: Sequence[pa.Array], join: MakeJoined) -> pa.Array:
     """Return nested arrays of one type as one array; `join` does the same with flat arrays."""
     node = Node.of(chunks[0].type)
     flats = [flatten(node, chunk) for chunk in chunks]
@@ -33,7 +33,7 @@ def joined(chunks: Sequence[pa.Array], join: Join) -> pa.Array:
 
 
 def joined_flats(
-    node: Node, chunks: Sequence[Sequence[pa.Array]], join: Join
+    node: Node, chunks: Sequence[Sequence[pa.Array]], join: MakeJoined
 ) -> Iterator[pa.Array]:
     """Return the flat arrays of the nodes of several arrays as those of one, in pre-order.
 
@@ -45,7 +45,7 @@ def joined_flats(
     return _joined(node, [iter(chunk) for chunk in chunks], join)
 
 
-def changes(column: pa.ChunkedArray, join: Join) -> list[int]:
+def changes(column: pa.ChunkedArray, join: MakeJoined) -> list[int]:
     """Return the rows where a new array must begin because codes have no room for more values.
 
     The column is a dictionary of nested values.
@@ -69,7 +69,9 @@ def changes(column: pa.ChunkedArray, join: Join) -> list[int]:
     return rows
 
 
-def _joined(node: Node, chunks: Sequence[Iterator[pa.Array]], join: Join) -> Iterator[pa.Array]:
+def _joined(
+    node: Node, chunks: Sequence[Iterator[pa.Array]], join: MakeJoined
+) -> Iterator[pa.Array]:
     flats = [next(chunk) for chunk in chunks]
     if node.rows != CODES:
         yield join(pa.chunked_array(flats, stored_type(node.flat)))
@@ -88,7 +90,7 @@ def _joined(node: Node, chunks: Sequence[Iterator[pa.Array]], join: Join) -> Ite
 
 
 def _united(
-    node: Node, chunks: Sequence[Sequence[pa.Array]], join: Join
+    node: Node, chunks: Sequence[Sequence[pa.Array]], join: MakeJoined
 ) -> tuple[Sequence[pa.Array], list[np.ndarray]]:
     """Return the flat arrays of the values of all dictionaries, and the new code of each value."""
     rows = [len(chunk[0]) for chunk in chunks]

@@ -124,7 +124,7 @@ def decoder(type_: pa.DataType, pieces: Sequence[Piece]) -> Decoder:
     stored = stored_type(type_)
     if stored.id != type_.id:
         # The offsets of a view have 32 bits.
-        return _Cast(text.TextDecoder(stored, pieces, MAX_NARROW), type_)
+        return _StoredCast(text.TextDecoder(stored, pieces, MAX_NARROW), type_)
     return _codec(stored, PLAIN).decoder(stored, pieces, decoder)
 
 
@@ -213,7 +213,7 @@ def _codec(stored: pa.DataType, encoding: str) -> Codec:
     return codec
 
 
-class _Cast(Decoder):
+class _StoredCast(Decoder):
     """A decoder that casts its column from the stored type to the type of the column."""
 
     def __init__(self, decoder: Decoder, type_: pa.DataType) -> None:

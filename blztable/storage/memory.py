@@ -18,7 +18,7 @@ from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _MemoryValue:
     """A value, or a prefix if `data` is None. Locks are on the entry, not on its key."""
 
     data: bytes | None
@@ -30,7 +30,7 @@ class RamStore(Store):
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name
-        self._entries: dict[str, _Entry] = {"": _Entry(None)}
+        self._entries: dict[str, _MemoryValue] = {"": _MemoryValue(None)}
         self._renew()
         _stores.add(self)
 
@@ -69,14 +69,14 @@ class RamStore(Store):
             old = self._entries.get(key)
             if old is not None and old.data is None:
                 raise StorageError(f"{self._name}/{key}: a value cannot replace a prefix")
-            self._add(key, _Entry(bytes(data)))
+            self._add(key, _MemoryValue(bytes(data)))
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Write a new value."""
         with self._changed:
             if key in self._entries:
                 raise KeyTaken(key)
-            self._add(key, _Entry(b"".join(buffers)))
+            self._add(key, _MemoryValue(b"".join(buffers)))
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
         """Create a value atomically."""
@@ -98,7 +98,7 @@ class RamStore(Store):
         with self._changed:
             if prefix in self._entries:
                 return False
-            self._add(prefix, _Entry(None))
+            self._add(prefix, _MemoryValue(None))
             return True
 
     def list_names(self, prefix: str) -> list[str]:
@@ -177,16 +177,16 @@ class RamStore(Store):
     def close(self) -> None:
         """Do nothing: the values stay."""
 
-    def _find(self, key: str) -> _Entry:
+    def _find(self, key: str) -> _MemoryValue:
         self._check_prefixes(key)
         if key not in self._entries:
             raise KeyNotFound(key)
         return self._entries[key]
 
-    def _add(self, key: str, entry: _Entry) -> None:
+    def _add(self, key: str, entry: _MemoryValue) -> None:
         self._check_prefixes(key)
         for prefix in _prefixes(key):
-            self._entries.setdefault(prefix, _Entry(None))
+            self._entries.setdefault(prefix, _MemoryValue(None))
         self._entries[key] = entry
         self._changed.notify_all()
 

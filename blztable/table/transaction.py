@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self
 
 from blztable.engine import change
-from blztable.engine.version.commit import AlreadyCommitted, Commit, Plan
+from blztable.engine.version.commit import AlreadyCommitted, Commit, CommitPlan
 from blztable.engine.write.options import Storage, check_id
 from blztable.errors import ReadOnlyError, TransactionError
 from blztable.interrupts import DeferInterrupt
@@ -78,7 +78,7 @@ class Transaction(Verbs):
         self._table = table
         self._base: Snapshot | None = self._snapshot
         version = self._snapshot.version
-        plan = Plan(version.store, is_durable, base=version, commit_id=commit_id)
+        plan = CommitPlan(version.store, is_durable, base=version, commit_id=commit_id)
         self._change_set = change.change_set.ChangeSet(Commit(plan), storage)
         # Imported now: after the commit, an import that fails would seem to be its failure.
         self._merge_after = change.compact.merge_after

@@ -472,7 +472,7 @@ def as_text(value):
 
 def read_all(path, block):
     """Read a file as an import does, and return its rows."""
-    with tuning.tuned(block_bytes=block), sources.Files([str(path)]) as files:
+    with tuning.tuned(block_bytes=block), sources.SourceFiles([str(path)]) as files:
         while True:
             try:
                 return pa.Table.from_batches(list(files.batches()))

@@ -17,7 +17,7 @@ from blztable.engine.change.creation import create
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.format import layout
@@ -226,7 +226,7 @@ def set_properties(store, **properties) -> int:
         staged = StagedVersion.of(newest)
         return staged.with_head(properties={**newest.head.properties, **properties})
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         version, pinned = transaction.publish("properties", rebased)
     pinned.close()
     return version.head.version
@@ -251,7 +251,7 @@ def changing(
     base: Version, storage: blz.Storage | None = None, *, is_durable: bool = False
 ) -> Iterator[ChangeSet]:
     """Begin a commit on this version, and give a change set for it."""
-    with Commit(Plan(base.store, is_durable, base=base)) as commit:
+    with Commit(CommitPlan(base.store, is_durable, base=base)) as commit:
         yield ChangeSet(commit, storage or blz.Storage())
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ConflictError, SchemaError
 from blztable.storage.memory import RamStore
@@ -41,7 +41,7 @@ def set_head(t, **fields) -> None:
     def draft(newest):
         return StagedVersion.of(newest).with_head(**fields)
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("test", draft)[1].close()
 
 

@@ -105,7 +105,7 @@ def test_a_damaged_version_is_taken_for_empty_and_the_rest_keeps_to_the_bytes(tm
     assert numbers(path) == [1, 2, 3, 4]
     with blz.open(path) as t:
         (store, head) = t._snapshot.version.store, t._snapshot.version
-        limits = retention.Limits(10, 3600, 100_000)
+        limits = retention.RetentionLimits(10, 3600, 100_000)
         assert retention.all_expired(head, versions.numbers(store), limits) == [1]
 
 

@@ -35,7 +35,7 @@ from blztable.arrow.types import (
 from blztable.errors import LimitError, SchemaError
 
 # Rows of an array: all of them, or those at these indices.
-_Rows = np.ndarray | None
+_WantedRows = np.ndarray | None
 # Which of the wanted rows are visible; None if all are.
 _Visible = np.ndarray | None
 
@@ -69,7 +69,9 @@ def flatten(
     return list(_flattened(node, array, rows, visible))
 
 
-def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterator[pa.Array]:
+def _flattened(
+    node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible
+) -> Iterator[pa.Array]:
     """Yield the flat arrays of the wanted rows."""
     count = len(array) if rows is None else len(rows)
     if rows is not None and not len(array):
@@ -122,7 +124,7 @@ def _flattened(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> I
         yield from _flattened(child, array.field(number), rows, mask)
 
 
-def _union(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterator[pa.Array]:
+def _union(node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible) -> Iterator[pa.Array]:
     """Yield the type codes of a union, and each child with all rows: null where it is not used."""
     buffers = array.buffers()
     codes = numbers_in(buffers[1], "i1", array.offset, len(array))
@@ -148,7 +150,7 @@ def _union(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Itera
         yield from _flattened(child, values, below, used)
 
 
-def _runs(node: Node, array: pa.Array, rows: _Rows, visible: _Visible) -> Iterator[pa.Array]:
+def _runs(node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible) -> Iterator[pa.Array]:
     """Yield which rows begin a run, and the value of each run."""
     ends = np.asarray(array.run_ends).astype(np.int64)
     wanted = np.arange(len(array)) if rows is None else rows
@@ -171,7 +173,7 @@ def _check_codes(codes: pa.Array, size: int) -> None:
         )
 
 
-def _leaf(array: pa.Array, rows: _Rows, visible: _Visible) -> pa.Array:
+def _leaf(array: pa.Array, rows: _WantedRows, visible: _Visible) -> pa.Array:
     """Return the wanted rows of a flat array; hidden ones are null."""
     array = without_views(array)
     if pa.types.is_null(array.type):
@@ -254,7 +256,7 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> slice | np.ndarray:
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
 
 
-def _picked(values: np.ndarray | None, rows: _Rows) -> np.ndarray | None:
+def _picked(values: np.ndarray | None, rows: _WantedRows) -> np.ndarray | None:
     return values if values is None or rows is None else values[rows]
 
 

@@ -16,7 +16,7 @@ from blztable.block_terms import CODES, ENDS, VALID, VALUES
 from blztable.columns.blocks import Block, Encoding, Stream
 from blztable.columns.encodings.constant import Constant, value_width
 from blztable.columns.encodings.dictionary import SAMPLED_ROWS, is_one_chunk, sample
-from blztable.columns.encodings.items import MAX_MADE_BYTES, Each, Lengths, starts_of
+from blztable.columns.encodings.items import MAX_MADE_BYTES, Lengths, OneLength, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     INVERSES,
@@ -95,7 +95,7 @@ def _encoded_ends(stream: Stream, block: Block) -> Stream:
     lengths = np.diff(ends, prepend=ends.dtype.type(0))
     least, most = int(lengths.min()), int(lengths.max())
     if least == most and stream.data.nbytes <= MAX_MADE_BYTES:
-        return _of_codes(stream, Each(layout, most), ends[:0])
+        return _of_codes(stream, OneLength(layout, most), ends[:0])
     width = _code_width([(0, most)])
     if width >= layout.typesize or not is_one_chunk(block.rows, block.page_rows, width):
         return stream

@@ -72,7 +72,7 @@ class Lengths(Encoding):
 
 
 @dataclass(frozen=True, slots=True)
-class Each(Encoding):
+class OneLength(Encoding):
     """Item ends of items that all have one length."""
 
     kind: ClassVar[str] = "each"
@@ -86,7 +86,7 @@ class Each(Encoding):
         """Return the length."""
         return {"length": self.length}
 
-    def shifted(self, by: int) -> "Each":
+    def shifted(self, by: int) -> "OneLength":
         """Return an encoding that adds a number to the ends."""
         return replace(self, first=self.first + by)
 

@@ -13,7 +13,7 @@ from blztable.columns.blocks import Encoding, StreamLayout
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.constant import Constant, value_from_json, value_width
 from blztable.columns.encodings.dictionary import Dictionary, Spelled, items_from_json
-from blztable.columns.encodings.items import MAX_MADE_BYTES, ByChunks, Each, Lengths, starts_of
+from blztable.columns.encodings.items import MAX_MADE_BYTES, ByChunks, Lengths, OneLength, starts_of
 from blztable.columns.encodings.numbers import (
     FORMS,
     MOST_ODD,
@@ -137,7 +137,7 @@ def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
         int(starts[-1]) != length * owner.rows
     ):
         raise CorruptError(f"the pages of items do not have items of {length} bytes each")
-    return Each(layout, length)
+    return OneLength(layout, length)
 
 
 def _by_chunks(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:

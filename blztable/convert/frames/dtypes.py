@@ -40,12 +40,12 @@ HELD_MAX = 3 << 14
 # The keys of the facts of an index.
 INDEX_FACTS = ("range", "values", "name", "freq")
 
-Values = PandasArray
+PandasValues = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
 
 
 def encode(
-    values: Values, context: str, nan_as_null: bool = False, choice: str = "infer"
+    values: PandasValues, context: str, nan_as_null: bool = False, choice: str = "infer"
 ) -> Encoded:
     """Return a pandas array as Arrow with the descriptor that decodes it.
 
@@ -89,7 +89,9 @@ def refusal(dtype: object, context: str) -> SchemaError:
     return SchemaError(f"{context}: dtype {dtype} cannot be stored{remedy}")
 
 
-def decode(column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None) -> Values:
+def decode(
+    column: pa.ChunkedArray, descriptor: Descriptor | None, backend: str | None
+) -> PandasValues:
     """Return the pandas array of an Arrow column, over the column's own memory if possible."""
     word = descriptor.get("dtype") if isinstance(descriptor, dict) else None
     if backend is not None and word not in OPAQUE:
@@ -169,7 +171,7 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
     return array, descriptor if len(descriptor) > 1 else None
 
 
-def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> Values:
+def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> PandasValues:
     """Return a categorical; unite the dictionaries of the chunks."""
     facts: Descriptor = {}
     held: pa.Array | None = None
@@ -199,7 +201,7 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
-def _decode_dictionary(column: pa.ChunkedArray) -> Values:
+def _decode_dictionary(column: pa.ChunkedArray) -> PandasValues:
     """Return a categorical, or the values if they cannot be categories."""
     type_ = column.type.value_type
     if pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType):
@@ -242,7 +244,7 @@ def encode_arrow(values: pd.arrays.ArrowExtensionArray, context: str) -> Encoded
     return values.__arrow_array__(), {"dtype": "arrow"}
 
 
-def decode_arrow(column: pa.ChunkedArray, descriptor: Descriptor) -> Values:
+def decode_arrow(column: pa.ChunkedArray, descriptor: Descriptor) -> PandasValues:
     """Return a column of an ArrowDtype."""
     expect_keys(descriptor, ["dtype"])
     return pd.arrays.ArrowExtensionArray(column)
@@ -308,7 +310,9 @@ def _code_dtype(count: int) -> np.dtype:
     return np.dtype(next((size for size in sizes if count <= np.iinfo(size).max), np.int64))
 
 
-def _decode_as(backend: str, column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
+def _decode_as(
+    backend: str, column: pa.ChunkedArray, descriptor: Descriptor | None
+) -> PandasValues:
     if backend == "pyarrow":
         return pd.arrays.ArrowExtensionArray(column)
     is_kind = descriptor is not None and "kind" in descriptor
@@ -319,18 +323,18 @@ def _decode_as(backend: str, column: pa.ChunkedArray, descriptor: Descriptor | N
     return decode(column, descriptor, None)
 
 
-def _plainly(column: pa.ChunkedArray, descriptor: Descriptor | None) -> Values:
+def _plainly(column: pa.ChunkedArray, descriptor: Descriptor | None) -> PandasValues:
     return decode(column, descriptor, None)
 
 
-def _decode_extension(column: pa.ChunkedArray) -> Values:
+def _decode_extension(column: pa.ChunkedArray) -> PandasValues:
     if column.type.extension_name == "pandas.period":
         storage = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.int64())
         return times.decode_periods(storage, {"dtype": "period", "freq": column.type.freq})
     return arrow_objects.foreign_objects(column)
 
 
-def _run_ends(column: pa.ChunkedArray) -> Values:
+def _run_ends(column: pa.ChunkedArray) -> PandasValues:
     try:
         parts = [pc.run_end_decode(chunk) for chunk in column.chunks]
     except pa.ArrowNotImplementedError as error:
@@ -352,7 +356,7 @@ FAMILIES: tuple[tuple[type, Callable[..., Encoded]], ...] = (
     (pd.arrays.PeriodArray, lambda values, context: times.encode_periods(values)),
 )
 
-DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
+DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], PandasValues]] = {
     "masked": numbers.decode_masked,
     "string": text.decode_string,
     "arrow": decode_arrow,
@@ -365,7 +369,9 @@ DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], Values]] = {
     "sparse": lambda column, facts: compound.decode_sparse(column, facts, _plainly),
 }
 
-DEFAULTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], Values]], ...] = (
+DEFAULTS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], PandasValues]], ...
+] = (
     (pa.types.is_boolean, numbers.decode_booleans),
     (pa.types.is_null, arrow_objects.decode_nulls),
     (pa.types.is_integer, numbers.decode_integers),

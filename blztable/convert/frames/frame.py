@@ -330,14 +330,14 @@ def _column(table: pa.Table, facts: Facts, i: int) -> tuple[pa.ChunkedArray, Des
     return table.column(i), descriptor_of(table.schema.field(i), facts)
 
 
-def _decoded(table: pa.Table, facts: Facts, i: int, backend: str | None) -> dtypes.Values:
+def _decoded(table: pa.Table, facts: Facts, i: int, backend: str | None) -> dtypes.PandasValues:
     try:
         return dtypes.decode(*_column(table, facts, i), backend)
     except (FormatError, LimitError, SchemaError) as error:
         raise type(error)(f"column {table.schema.names[i]!r}: {error}") from None
 
 
-def _boxed(values: dtypes.Values, index: pd.Index) -> Any:
+def _boxed(values: dtypes.PandasValues, index: pd.Index) -> Any:
     """Return objects as a Series of that dtype, in which pandas does not look for strings."""
     if isinstance(values, np.ndarray) and values.dtype == object:
         return pd.Series(values, index=index, dtype=object, copy=False)

@@ -25,33 +25,33 @@ from blztable.engine.version.versions import Version
 
 # Values of nodes, by the id of the column, which a rename keeps, and the number of the node in
 # pre-order.
-Values = Mapping[tuple[int, int], pa.Array]
+PartValues = Mapping[tuple[int, int], pa.Array]
 # Returns the values of a dictionary array that are wanted.
 Pick = Callable[[pa.DictionaryArray], pa.Array]
 
 
-def used(version: Version) -> Values:
+def used(version: Version) -> PartValues:
     """Return the values that rows use."""
     return _values(version, _used)
 
 
-def used_with_deleted(staged: StagedVersion) -> Values:
+def used_with_deleted(staged: StagedVersion) -> PartValues:
     """Return the values that rows use or deleted rows used, as far as these are stored."""
     groups = [group for group, deleted in enumerate(staged.head.deleted) if deleted]
     return used(staged.with_deleted(dict.fromkeys(groups, b"")))
 
 
-def unused(version: Version) -> Values:
+def unused(version: Version) -> PartValues:
     """Return the values that no row uses."""
     return without(_values(version, lambda flat: flat.dictionary), used(version))
 
 
-def everything(version: Version) -> Values:
+def everything(version: Version) -> PartValues:
     """Return all values."""
     return _values(version, lambda flat: flat.dictionary)
 
 
-def of_defaults(staged: StagedVersion) -> Values:
+def of_defaults(staged: StagedVersion) -> PartValues:
     """Return the values that default values of columns use."""
     defaults, found = declared_defaults(staged), {}
     for index, column, node in _coded(staged):
@@ -63,7 +63,7 @@ def of_defaults(staged: StagedVersion) -> Values:
     return found
 
 
-def without(values: Values, others: Values) -> Values:
+def without(values: PartValues, others: PartValues) -> PartValues:
     """Return the values that are not among the others; no node without any."""
     left = {}
     for key, array in values.items():
@@ -74,7 +74,7 @@ def without(values: Values, others: Values) -> Values:
     return left
 
 
-def has_values(opened: OpenColumns, group: int, gone: Values) -> bool:
+def has_values(opened: OpenColumns, group: int, gone: PartValues) -> bool:
     """True if a row group has one of the values, or a nested value that none of its rows has."""
     for index, column, node in _coded(opened.version):
         for chunk in _read(opened, index, group).chunks:
@@ -89,7 +89,7 @@ def has_values(opened: OpenColumns, group: int, gone: Values) -> bool:
     return False
 
 
-def dropped(version: Version, table: pa.Table, gone: Values) -> pa.Table:
+def dropped(version: Version, table: pa.Table, gone: PartValues) -> pa.Table:
     """Return rows of a version without these values, and without nested values that no row has."""
     for index, column, node in _coded(version):
         field = table.schema.field(index)
@@ -98,7 +98,7 @@ def dropped(version: Version, table: pa.Table, gone: Values) -> pa.Table:
     return table
 
 
-def _dropped(column: int, node: Node, array: pa.Array, gone: Values) -> pa.Array:
+def _dropped(column: int, node: Node, array: pa.Array, gone: PartValues) -> pa.Array:
     flats = list(without_unused(node, iter(flatten(node, array))))
     for number, flat in enumerate(flats):
         if (column, number) in gone:
@@ -120,7 +120,7 @@ def _recoded(array: pa.DictionaryArray, gone: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(new, kept, ordered=array.type.ordered, safe=False)
 
 
-def _values(version: Version, pick: Pick) -> Values:
+def _values(version: Version, pick: Pick) -> PartValues:
     """Return picked values of each node that is a dictionary, each once."""
     found: dict[tuple[int, int], list[pa.Array]] = {}
     with OpenColumns.whole(version) as opened:

@@ -34,8 +34,8 @@ from blztable.engine.version.staged import (
     APPENDED,
     CHANGED,
     DEFAULTS,
+    GroupIdentity,
     NewGroups,
-    RowGroup,
     StagedColumn,
     StagedVersion,
 )
@@ -98,13 +98,13 @@ class Join:
     ----------
     start : int
         Index of the first row group that is replaced.
-    joined : sequence of RowGroup
+    joined : sequence of GroupIdentity
         Each row group that is replaced.
     """
 
     seen: Seen
     start: int
-    joined: Sequence[RowGroup]
+    joined: Sequence[GroupIdentity]
     groups: NewGroups
     written: Sequence[StagedColumn]
 

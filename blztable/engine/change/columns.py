@@ -28,13 +28,13 @@ from blztable.errors import SchemaError, check_encodes, no_column
 from blztable.format.jsontext import Json
 
 # Returns the rows of the row group with this index.
-Rows = Callable[[int], pa.Array | pa.ChunkedArray]
+MakeRows = Callable[[int], pa.Array | pa.ChunkedArray]
 
 
 def add_column(
     change_set: ChangeSet,
     field: pa.Field,
-    rows_of: Rows,
+    rows_of: MakeRows,
     default: pa.Scalar | None = None,
     meta: Mapping[str, bytes] | None = None,
 ) -> None:

@@ -22,7 +22,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import count_of_entries
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import Progress
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
@@ -40,7 +40,7 @@ def merge_after(
 
     Return the new version, pinned, or None. A failure is only a warning: the append is committed.
     """
-    commit = Commit(Plan(version.store, is_durable, base=version))
+    commit = Commit(CommitPlan(version.store, is_durable, base=version))
     change_set = ChangeSet(commit, storage)
     groups = version.head.row_groups
     full = _full(change_set)
@@ -158,7 +158,7 @@ def _join_small(change_set: ChangeSet) -> None:
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
-def rewrite_old_values(change_set: ChangeSet, gone: categories.Values) -> None:
+def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> None:
     """Write again each row group that keeps values which no row of the table has.
 
     Such are also the categories in `gone`. Other than in a compaction, none may be left out.
@@ -203,7 +203,7 @@ def _join(
     stop: int,
     *,
     is_droppable: bool = False,
-    gone: categories.Values | None = None,
+    gone: categories.PartValues | None = None,
 ) -> None:
     """Join row groups `start` to `stop` of a staged version into larger ones.
 

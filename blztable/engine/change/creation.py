@@ -25,7 +25,7 @@ from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
@@ -95,7 +95,7 @@ def create(
     storage = replace(storage, checksum=storage.checksum or CHECKSUM)
     keys = sort_keys.placed(sort_order(storage), schema, "the data")
     sorting.check(schema, keys)
-    plan = Plan(
+    plan = CommitPlan(
         store,
         is_durable,
         may_create=True,
@@ -215,7 +215,7 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         staged = StagedVersion.of(old).numbered_after(latest)
         return staged.with_head(properties=properties, tags=latest.head.tags)
 
-    with Commit(Plan(store, is_durable, base=old, is_replacement=True)) as commit:
+    with Commit(CommitPlan(store, is_durable, base=old, is_replacement=True)) as commit:
         published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published

@@ -35,7 +35,7 @@ def erase(change_set: ChangeSet, where: object) -> int:
     return removed
 
 
-def _categories_gone(before: StagedVersion, after: StagedVersion) -> categories.Values:
+def _categories_gone(before: StagedVersion, after: StagedVersion) -> categories.PartValues:
     """Return the categories that no row uses, and which one of this or an older version used."""
     # A default value is no value of a row: it stays, also among ordered categories.
     unused = categories.without(categories.unused(after), categories.of_defaults(after))

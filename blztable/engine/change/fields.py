@@ -32,7 +32,7 @@ from blztable.format.jsontext import Json
 # The position of a child at each level, from the root of the column down.
 Path = tuple[int, ...]
 # Returns the field of a column that gets another type, and the frame descriptor for it.
-Retyped = Callable[[pa.Field, pa.DataType], tuple[pa.Field, Mapping[str, Json] | None]]
+MakeRetyped = Callable[[pa.Field, pa.DataType], tuple[pa.Field, Mapping[str, Json] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,9 @@ def parent_of(staged: StagedVersion, names: Names) -> tuple[tuple[int, Path], st
     return (found, name) if found else None
 
 
-def drop_fields(change_set: ChangeSet, index: int, gone: Sequence[Path], retyped: Retyped) -> None:
+def drop_fields(
+    change_set: ChangeSet, index: int, gone: Sequence[Path], retyped: MakeRetyped
+) -> None:
     """Drop fields of a column. Their files are removed with the last version that has them."""
     staged = change_set.staged
     type_, places = paths.dropped(Node.of(staged.schema.field(index).type), gone)
@@ -141,7 +143,7 @@ def drop_fields(change_set: ChangeSet, index: int, gone: Sequence[Path], retyped
 
 
 def rename_fields(
-    change_set: ChangeSet, index: int, names: Mapping[Path, str], retyped: Retyped
+    change_set: ChangeSet, index: int, names: Mapping[Path, str], retyped: MakeRetyped
 ) -> None:
     """Give fields of a column other names, all at once."""
     staged = change_set.staged
@@ -155,7 +157,7 @@ def add_field(
     parent: tuple[int, Path],
     field: pa.Field,
     rows_of: Callable[[int], pa.Array | pa.ChunkedArray],
-    retyped: Retyped,
+    retyped: MakeRetyped,
 ) -> None:
     """Add a field to a struct, with the present row groups. Other fields are not touched.
 
@@ -206,7 +208,7 @@ def _reshape(
     index: int,
     type_: pa.DataType,
     nodes: Sequence[int | StagedColumn],
-    retyped: Retyped,
+    retyped: MakeRetyped,
     added: pa.DataType | None = None,
 ) -> None:
     """Give a column another type and other nodes."""

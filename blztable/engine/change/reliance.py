@@ -27,7 +27,7 @@ from blztable.engine.query import expressions
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.version.staged import APPENDED, RowGroup, StagedVersion
+from blztable.engine.version.staged import APPENDED, GroupIdentity, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json
@@ -141,7 +141,7 @@ class Touched:
     ----------
     groups : sequence of int
         Indices of the row groups that are rewritten or removed; empty if no row was found.
-    facts : sequence of RowGroup
+    facts : sequence of GroupIdentity
         Rows, deleted rows and bundle of each.
     lines : sequence of Line
         The files of each, column by column.
@@ -152,7 +152,7 @@ class Touched:
     seen: Seen
     matches: Predicate
     groups: Sequence[int]
-    facts: Sequence[RowGroup]
+    facts: Sequence[GroupIdentity]
     lines: Sequence[Line]
     base: Version | None
 

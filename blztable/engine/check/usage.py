@@ -35,7 +35,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_pages
 from blztable.engine.version import versions
 from blztable.engine.version.projection import Projection
-from blztable.engine.version.retention import Counted
+from blztable.engine.version.retention import CountedVersions
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format.chunk import (
@@ -266,7 +266,7 @@ def disk_usage(store: Store) -> DiskUsage:
     """
     newest, pinned = versions.pin(store)
     with pinned:
-        counted = Counted()
+        counted = CountedVersions()
         own = counted.add(newest)
         names = set(newest.head.tags.values())
         tagged = _bytes(counted, store, names, newest)
@@ -277,7 +277,7 @@ def disk_usage(store: Store) -> DiskUsage:
     return DiskUsage(own, tagged, older, max(total - own - tagged - older, 0))
 
 
-def _bytes(counted: Counted, store: Store, numbers: Iterable[int], newest: Version) -> int:
+def _bytes(counted: CountedVersions, store: Store, numbers: Iterable[int], newest: Version) -> int:
     """Return the bytes that these versions take beside those counted."""
     nbytes = 0
     for number in sorted(numbers, reverse=True):

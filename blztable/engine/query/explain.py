@@ -22,7 +22,7 @@ from blztable.report import ColumnPlan, Explanation
 
 
 @dataclass(slots=True)
-class _Counted:
+class _PageCounts:
     """The pages and bytes of one column that would be read."""
 
     pages: int = 0
@@ -48,7 +48,7 @@ def explain(
     filtered = scan.columns if scan else []
     if scan is not None and scan.is_decided:
         selected, scan = scan.within(selected), None
-    counted = {position: _Counted() for position in dict.fromkeys([*filtered, *positions])}
+    counted = {position: _PageCounts() for position in dict.fromkeys([*filtered, *positions])}
     rows = 0
     groups: set[int] = set()
     read = scan.columns if scan else positions
@@ -115,7 +115,7 @@ def _plan(
     name: str,
     position: int,
     projection: Projection,
-    counted: _Counted,
+    counted: _PageCounts,
     is_filter: bool,
     is_returned: bool,
 ) -> ColumnPlan:

@@ -256,7 +256,7 @@ _COMPARISONS: dict[str, Callable[[Operand, Operand], Tests]] = {
 }
 
 
-class _Nulls(enum.Enum):
+class _NullTest(enum.Enum):
     """How `is_in` treats a null: the numbers of Arrow's SetLookupOptions."""
 
     MATCH = 0
@@ -272,7 +272,7 @@ class _Set:
     members: pa.Array
     has_null: bool
     has_nan: bool
-    nulls: _Nulls
+    nulls: _NullTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
         members = members.filter(pc.invert(pc.is_nan(members)))
     has_null = values.null_count > 0
     has_nan = len(members) + values.null_count < len(values)
-    matching = _Nulls(options["null_matching_behavior"].as_py())
+    matching = _NullTest(options["null_matching_behavior"].as_py())
     return partial(_is_in, one, _Set(members, has_null, has_nan, matching))
 
 
@@ -424,14 +424,14 @@ def _is_in(one: Operand, values: _Set, statistics: RunStatistics) -> Kleene:
     kinds = one.value_kinds(statistics)
     bounds = project_bounds([one.lowest, one.highest], [one], statistics)
     may, must = (True, False) if bounds is None else _among(values.members, *bounds)
-    is_matched = values.nulls is _Nulls.MATCH and values.has_null
-    is_null = values.nulls in (_Nulls.EMIT_NULL, _Nulls.INCONCLUSIVE)
+    is_matched = values.nulls is _NullTest.MATCH and values.has_null
+    is_null = values.nulls in (_NullTest.EMIT_NULL, _NullTest.INCONCLUSIVE)
     true = kinds.value & may | kinds.nan & values.has_nan | kinds.null & is_matched
     false = (
         kinds.value & ~np.bool_(must) | kinds.nan | kinds.null & (not is_matched and not is_null)
     )
     null = kinds.null & is_null
-    if values.nulls is _Nulls.INCONCLUSIVE and values.has_null:
+    if values.nulls is _NullTest.INCONCLUSIVE and values.has_null:
         # A value that is not among the members might equal the null.
         return Kleene(true, np.zeros_like(false), null | false)
     return Kleene(true, false, null)

@@ -55,7 +55,7 @@ _COMPARISONS = {
     **{"=": eq, "==": eq, "!=": ne, "<>": ne},
     **{"<": lt, "<=": le, ">": gt, ">=": ge},
 }
-Literal = str | int | Decimal | bool
+WhereValue = str | int | Decimal | bool
 
 _CONSTANTS = {"true": True, "false": False}
 _WORDS = {"and", "or", "not", "in", "is", "null", "between", "like", "ilike", *_CONSTANTS}
@@ -80,13 +80,13 @@ def parse(text: str, schema: pa.Schema) -> pc.Expression:
         A literal is no value of the type of its column, or UTF-8 cannot encode the text.
     """
     check_encodes(text, "the condition")
-    parser = _Parser(text, schema)
+    parser = _ConditionParser(text, schema)
     expression = parser.condition(negated=False)
     parser.expect("end", "", "and, or, the end")
     return expression
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text, self._schema = text, schema
         self._depth = 0
@@ -179,7 +179,7 @@ class _Parser:
         found = among(column, [scalar_of(value, column) for value in values])
         return ~found & column.expression.is_valid() if negated else found
 
-    def _value(self) -> ComparedColumn | Literal:
+    def _value(self) -> ComparedColumn | WhereValue:
         is_name = self._next.kind == "quoted" or (
             self._next.kind == "word" and self._next.text.lower() not in _WORDS
         )
@@ -205,7 +205,7 @@ class _Parser:
             return self._take().text[1:-1].replace('""', '"')
         return self.expect("word", None, "the name of a column").text
 
-    def _literal(self) -> Literal:
+    def _literal(self) -> WhereValue:
         sign = next((sign for sign in "+-" if self._takes("symbol", sign)), "")
         token = self._next
         if token.kind == "number":
@@ -281,7 +281,7 @@ def _number(text: str) -> int | Decimal:
 
 
 def _compared(
-    left: ComparedColumn | Literal, compare: Compare, right: ComparedColumn | Literal
+    left: ComparedColumn | WhereValue, compare: Compare, right: ComparedColumn | WhereValue
 ) -> pc.Expression:
     """Return the comparison of two columns, or of a column and a literal."""
     if not isinstance(right, ComparedColumn):

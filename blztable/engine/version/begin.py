@@ -40,7 +40,7 @@ _META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     """The decisions that are made before a commit begins.
 
     Attributes
@@ -90,7 +90,7 @@ class Begun:
         True if there was no table.
     """
 
-    plan: Plan
+    plan: CommitPlan
     base: Version | None
     newest: Version | None
     files: NewFiles
@@ -132,7 +132,7 @@ class AlreadyCommitted(Exception):
         self.version = version
 
 
-def begin(plan: Plan) -> Begun:
+def begin(plan: CommitPlan) -> Begun:
     """Carry out step 1. Nothing is left behind if it raises."""
     store = plan.store
     with ExitStack() as undo, ExitStack() as locks:
@@ -160,7 +160,7 @@ def begin(plan: Plan) -> Begun:
         return Begun(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
 
 
-def _pin(plan: Plan, locks: ExitStack) -> Version | None:
+def _pin(plan: CommitPlan, locks: ExitStack) -> Version | None:
     """Pin the planned base, or else the newest version if there is one."""
     store = plan.store
     if plan.base is not None:

@@ -39,7 +39,7 @@ from typing import Self
 from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
-from blztable.engine.version.begin import AlreadyCommitted, Begun, Plan, begin
+from blztable.engine.version.begin import AlreadyCommitted, Begun, CommitPlan, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
 from blztable.engine.version.versions import Version
@@ -57,7 +57,7 @@ from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
-__all__ = ["AlreadyCommitted", "Commit", "Plan"]
+__all__ = ["AlreadyCommitted", "Commit", "CommitPlan"]
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Newest:
 class Commit:
     """The six steps as a context. New files are removed at its end if nothing was published."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CommitPlan) -> None:
         self.plan = plan
         self._begun: Begun | None = None
         # The head of the last manifest that was handed to the store.
@@ -307,7 +307,7 @@ class Commit:
             raise
 
 
-def _find_newest(plan: Plan, known: Version | None) -> Newest:
+def _find_newest(plan: CommitPlan, known: Version | None) -> Newest:
     """Read the newest version, unless it is the one that is known.
 
     A replacement accepts one that is damaged or missing.
@@ -325,7 +325,7 @@ def _find_newest(plan: Plan, known: Version | None) -> Newest:
     return Newest(numbers, max(numbers, default=0), version)
 
 
-def _next_head(plan: Plan, newest: Newest, staged: Head, operation: str) -> Head:
+def _next_head(plan: CommitPlan, newest: Newest, staged: Head, operation: str) -> Head:
     """Return the head to publish: the staged head with number, parent, time and identity."""
     _check_tags(plan.store, newest, staged.tags)
     store, number = plan.store, newest.last_number + 1
@@ -437,7 +437,7 @@ def _make_newest_durable(store: Store) -> None:
         if newest.head.durable:
             store.flush_names(layout.MANIFESTS)
             return
-    with Commit(Plan(store, is_durable=True)) as commit:
+    with Commit(CommitPlan(store, is_durable=True)) as commit:
         commit.publish("flush", _unchanged)[1].close()
 
 

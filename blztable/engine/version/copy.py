@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from blztable.engine.run.pool import Progress
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
@@ -64,7 +64,7 @@ def copy(
             base=staged.base,
         )
 
-    with Commit(Plan(target, is_durable, may_create=True)) as commit:
+    with Commit(CommitPlan(target, is_durable, may_create=True)) as commit:
         _check_absent(target, commit.base)
         keys = []
         for group in range(len(version.head.row_groups)):

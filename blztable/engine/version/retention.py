@@ -43,7 +43,7 @@ _MAX_SECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """What a table keeps: a number of versions, the newest included, an age, a size.
 
     Attributes
@@ -78,7 +78,7 @@ def is_due(newest: Head, before: Head | None) -> bool:
     """
     if before is None or newest.operation != "append" or before.operation not in _RUN:
         return True
-    limits = Limits.of(newest)
+    limits = RetentionLimits.of(newest)
     if limits.nbytes is not None:
         return True
     numbers = [*(number for _, number in newest.history), newest.version]
@@ -97,7 +97,7 @@ def retire(newest: Version, *, is_durable: bool, base: Version | None = None) ->
     """
     store = newest.store
     present = versions.numbers(store)
-    expired = all_expired(newest, present, Limits.of(newest.head))
+    expired = all_expired(newest, present, RetentionLimits.of(newest.head))
     # The last durable version may have expired after `removes_last_durable` was checked.
     free = unpinned(store, _without(expired, [newest.head.lasting]))
     if not free:
@@ -129,11 +129,11 @@ def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:
     """
     if not head.lasting:
         return False
-    expired = expired_versions(head, numbers, Limits.of(head))
+    expired = expired_versions(head, numbers, RetentionLimits.of(head))
     return head.lasting not in numbers or head.lasting in expired
 
 
-def all_expired(newest: Version, numbers: Sequence[int], limits: Limits) -> list[int]:
+def all_expired(newest: Version, numbers: Sequence[int], limits: RetentionLimits) -> list[int]:
     """Return the versions in `numbers` that exceed any limit, also that in bytes."""
     expired = expired_versions(newest.head, numbers, limits)
     if limits.nbytes is None:
@@ -142,7 +142,7 @@ def all_expired(newest: Version, numbers: Sequence[int], limits: Limits) -> list
     return sorted({*expired, *_too_large(newest, _without(numbers, kept), limits.nbytes)})
 
 
-def expired_versions(newest: Head, numbers: Sequence[int], limits: Limits) -> list[int]:
+def expired_versions(newest: Head, numbers: Sequence[int], limits: RetentionLimits) -> list[int]:
     """Return the versions in `numbers` that exceed the number or the age to keep.
 
     Versions with a tag are kept, and do not count.
@@ -165,7 +165,7 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
     version with a tag.
     """
     store, after = newest.store, newest
-    counted = Counted()
+    counted = CountedVersions()
     counted.add(newest)
     # The size of the manifest and of the files of each older version, by its index.
     found: dict[int, tuple[int, FileSizes]] = {}
@@ -202,7 +202,7 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
 FileSizes = dict[Path, dict[int, int]]
 
 
-class Counted:
+class CountedVersions:
     """The files of some versions, each counted once."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ APPENDED, CHANGED = 1 << 62, 1 << 63
 # The facts, streams and statistics of no parts.
 _NOTHING = FactArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
 # What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
-RowGroup = tuple[int | bytes, ...]
+GroupIdentity = tuple[int | bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +177,13 @@ class StagedVersion(Version):
         texts = {line: one.parts for line, one in columns if isinstance(one.parts, bytes)}
         return Version(self.store, head, self.schema, parts, texts)
 
-    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[RowGroup]:
+    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[GroupIdentity]:
         """Return the identity of each row group: its facts and its file in each column."""
         numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
         facts = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
         return list(zip(*(one[start:stop] for one in facts), *numbers, strict=True))
 
-    def row_group_facts(self, groups: Sequence[int]) -> list[RowGroup]:
+    def row_group_facts(self, groups: Sequence[int]) -> list[GroupIdentity]:
         """Return the rows, the deleted rows and the bundle of each of these row groups."""
         head, bundles = self.head, self._bundle_numbers
         rows, deleted = head.row_groups, head.all_deleted

@@ -114,7 +114,7 @@ def _expired(
     try:
         newest = versions.read(store, numbers[-1])
         limits = replace(
-            retention.Limits.of(newest.head),
+            retention.RetentionLimits.of(newest.head),
             **{name: value for name, value in chosen.items() if value is not None},
         )
         return newest, retention.all_expired(newest, numbers, limits)

@@ -58,7 +58,7 @@ MOST_ITEMS = MAX_CHUNKS // 2
 
 
 # A type, a number of rows, and what was asked for the compression.
-_Kind = tuple[pa.DataType | None, int, CompressionOptions]
+_BatchKey = tuple[pa.DataType | None, int, CompressionOptions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Shared:
 
 def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
     """Encode several parts of a bundle; return the tasks that the bundle needs after its last."""
-    kinds: dict[_Kind, list[PartWriter]] = {}
+    kinds: dict[_BatchKey, list[PartWriter]] = {}
     for writer in writers:
         kinds.setdefault(writer.kind, []).append(writer)
     tasks: list[Task] = []
@@ -161,7 +161,7 @@ class PartWriter:
         return [*self._bundle.add([self._index], None), *self._compressing(block)]
 
     @property
-    def kind(self) -> _Kind:
+    def kind(self) -> _BatchKey:
         """What columns have in common that are encoded together.
 
         The type is None unless this is a column of numbers without nulls that goes to a bundle.

@@ -28,7 +28,7 @@ from blztable.table.names import checked_integer
 
 if TYPE_CHECKING:
     from blztable.engine.change.change_set import ChangeSet
-    from blztable.engine.change.fields import Retyped
+    from blztable.engine.change.fields import MakeRetyped
 
 
 def add(
@@ -136,7 +136,7 @@ def rename(target: ChangeTarget, names: Mapping[str, str]) -> None:
         change.columns.rename_columns(change_set, new, renamed(change_set.staged.frame, new))
 
 
-def _retyping(change_set: "ChangeSet", *, by_place: bool = False) -> "Retyped":
+def _retyping(change_set: "ChangeSet", *, by_place: bool = False) -> "MakeRetyped":
     """Return what gives a field another type, with the frame descriptor for it."""
 
     def retyped(field: pa.Field, type_: pa.DataType) -> tuple[pa.Field, Mapping[str, Any] | None]:

@@ -23,7 +23,7 @@ from blztable.report import counted, short_text
 from blztable.table.batches import Batches, cast, without_views
 
 # Names, or a mapping of result names to expressions, as in pyarrow's own datasets.
-Projection = Sequence[str] | Mapping[str, pc.Expression]
+ScanColumns = Sequence[str] | Mapping[str, pc.Expression]
 
 # The one file of every dataset: Arrow code that bypasses the methods below looks for it, and its
 # error shows this name.
@@ -342,7 +342,7 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
 
     def scanner(
         self,
-        columns: Projection | None = None,
+        columns: ScanColumns | None = None,
         filter: pc.Expression | None = None,
         batch_size: int | None = None,
         **others: Any,
@@ -449,7 +449,7 @@ class BlzScan:
         self,
         source: Readable,
         schema: pa.Schema,
-        columns: Projection | None,
+        columns: ScanColumns | None,
         filter: pc.Expression | None,
         batch_rows: int | None,
     ) -> None:

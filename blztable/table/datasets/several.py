@@ -141,7 +141,7 @@ class Several:
         with closing(one.store):
             return self._shown(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
 
-    def _plan(self, one: Member, filters: Any) -> "_Plan | None":
+    def _plan(self, one: Member, filters: Any) -> "_ScanPlan | None":
         """Return how a table is read; None if no row of it meets the condition."""
         stored = _stored(one)
         same = {name for name in stored if stored[name] == self.whole.field(name).type}
@@ -159,9 +159,9 @@ class Several:
                 if not expressions.mask(condition, values, 1)[0]:
                     return None
         read = dict.fromkeys([*self.schema.names, *sorted(needed)])
-        return _Plan(one, [name for name in read if name in stored], list(read), passed, left)
+        return _ScanPlan(one, [name for name in read if name in stored], list(read), passed, left)
 
-    def _shown(self, table: pa.Table, plan: "_Plan") -> pa.Table:
+    def _shown(self, table: pa.Table, plan: "_ScanPlan") -> pa.Table:
         """Return the columns of the result, for rows that were read from one table."""
         rows, found = table.num_rows, dict(zip(plan.stored, table.columns, strict=True))
         columns: dict[str, pa.ChunkedArray] = {}
@@ -197,7 +197,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ScanPlan:
     """How a table is read: the columns it has, those wanted, and the two parts of a condition."""
 
     member: Member

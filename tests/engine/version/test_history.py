@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import WRITER, Commit, Plan
+from blztable.engine.version.commit import WRITER, Commit, CommitPlan
 from blztable.engine.version.history import list_versions
 from blztable.engine.version.staged import StagedVersion
 from blztable.errors import FormatError, StorageError
@@ -61,7 +61,7 @@ def test_names_of_commits_are_those_of_the_version_they_made(store):
         ids = (("first", 1), ("monday", 4), ("again", 4))
         return StagedVersion.of(newest).with_head(commit_ids=ids)
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()
     assert [one.commit_ids for one in list_versions(store)] == [(), (), (), ("monday", "again")]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from blztable.engine.version import in_flight, versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError
 from blztable.format import layout
@@ -169,7 +169,7 @@ def test_a_child_made_by_fork_keeps_the_version_it_reads_but_is_not_at_work(tmp_
     store = LocalStore(tmp_path / "t.blz")
     write(store, ROWS)
     ready, go = os.pipe(), os.pipe()
-    with Commit(Plan(store, is_durable=False)):
+    with Commit(CommitPlan(store, is_durable=False)):
         child = fork()
         if child == 0:
             os.write(ready[1], b"x")
@@ -225,7 +225,7 @@ def test_on_nfs_a_table_is_written_changed_and_vacuumed(tmp_path, other_machine)
 def test_on_nfs_a_vacuum_waits_for_a_writer_on_another_machine(tmp_path, other_machine):
     store = LocalStore(tmp_path / "t.blz")
     write(store, ROWS)
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         (path,) = transaction.files.reserve_columns(1)
         store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)

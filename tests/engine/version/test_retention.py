@@ -11,7 +11,7 @@ import blztable as blz
 from blztable import tuning
 from blztable.engine.change import rows
 from blztable.engine.version import retention, versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.vacuum import vacuum
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -242,7 +242,7 @@ def update_text(store, number):
         lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
         return raw_version(newest, replace(newest.head, columns=columns), lines)
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         version, pinned = transaction.publish("update", draft)
     pinned.close()
     assert version.head.version == number
@@ -256,7 +256,7 @@ def restore(store, earlier):
         columns = replace(old.head.columns, next_k=newest.head.columns.next_k)
         return raw_version(newest, replace(newest.head, columns=columns), old.lines())
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("restore", draft)[1].close()
 
 
@@ -284,7 +284,7 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
         none = [replace(newest.line_parts(index), k=(0,)).encode() for index in range(2)]
         return raw_version(newest, replace(newest.head, columns=columns), none)
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("emptied", emptied)[1].close()
     set_properties(store, keep_versions=1)
     set_properties(store, keep_versions=1)
@@ -299,7 +299,7 @@ def respell(store):
     def draft(newest):
         return raw_version(newest, newest.head, [line + b" " for line in newest.lines()])
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("respelled", draft)[1].close()
 
 
@@ -342,7 +342,7 @@ def test_versions_of_unknown_times_are_not_taken_for_old_ones(store):
     commit(store, 4)
     newest = versions.load(store, 4)
     assert [number for _, number in newest.head.history] == [1, 2]
-    assert retention.expired_versions(newest.head, [1, 2, 3, 4], retention.Limits()) == []
+    assert retention.expired_versions(newest.head, [1, 2, 3, 4], retention.RetentionLimits()) == []
 
 
 def test_a_version_that_others_keep_from_going_does_not_keep_the_rest(store):

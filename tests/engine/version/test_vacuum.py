@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
@@ -182,7 +182,7 @@ def test_what_a_version_left_because_it_was_damaged_goes(store):
 
 def test_while_a_writer_is_at_work_nothing_goes(store):
     commit(store, 1, 2)
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         (path,) = transaction.files.reserve_columns(1)
         store.put_new(layout.part(path, 1), [b"in flight"])
         before = tree(store)
@@ -419,7 +419,7 @@ def publish_naming(store, files):
         head = replace(newest.head, row_groups=(1,) * len(files))
         return raw_version(newest, head, [parts.encode()])
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
-from blztable.engine.version.commit import Commit, Plan
+from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.columns import write_groups
 from blztable.errors import CorruptError, StorageError
@@ -103,7 +103,7 @@ def update(store, indices, table, parts=None, **options):
         head = replace(newest.head, columns=replaced)
         return raw_version(newest, head, [part.encode() for part in there])
 
-    with Commit(Plan(store, is_durable=False)) as transaction:
+    with Commit(CommitPlan(store, is_durable=False)) as transaction:
         version, lock = transaction.publish("update", draft)
     lock.close()
     return version
