@@ -15,7 +15,7 @@ from blztable import compat
 from blztable.compat.taken import named
 from blztable.convert.append_source import new_without_rows
 from blztable.convert.column_type import schema_of
-from blztable.convert.gateway import Reading
+from blztable.convert.gateway import IngestOptions
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine import change
 from blztable.engine.read.losses import ON_CORRUPT, Loss, OnCorrupt
@@ -107,7 +107,7 @@ def create(
     retries = checked_count(retries, "retries")
     given = given_storage(storage, compression=compression)
     attributes = checked_attrs(dict(given.attrs or {}))
-    columns = schema_of(schema, Reading(objects=given.objects or OBJECTS[0]))
+    columns = schema_of(schema, IngestOptions(objects=given.objects or OBJECTS[0]))
     with opened_at(path, given.layout) as store, named(store):
         if mode == "x":
             check_free(store)

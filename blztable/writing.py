@@ -10,7 +10,7 @@ from typing import Any, Literal
 from blztable import table
 from blztable.compat.taken import named
 from blztable.convert.append_source import new_source
-from blztable.convert.gateway import Nan, Reading
+from blztable.convert.gateway import IngestOptions, Nan
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
 from blztable.engine import change
@@ -151,8 +151,10 @@ def to_blz(
             check_free(store)
 
         def create(mode: str) -> None:
-            how = Reading(Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0])
-            source = new_source(data, index=index, evolve=evolve, how=how)
+            options = IngestOptions(
+                Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0]
+            )
+            source = new_source(data, index=index, evolve=evolve, options=options)
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
                 _, lock = change.creation.create(
                     store,

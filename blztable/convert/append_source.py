@@ -33,7 +33,7 @@ from blztable.convert.coerce import coerce_item, needs_exact_rows
 from blztable.convert.column_type import EmptyColumns
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts
-from blztable.convert.gateway import AS_USUAL, Ingested, Reading
+from blztable.convert.gateway import AS_USUAL, Ingested, IngestOptions
 from blztable.convert.source import Item, ItemSource, source
 from blztable.convert.widen import evolved
 from blztable.convert.wider import has_nulls
@@ -69,21 +69,21 @@ def append_source(
     *,
     index: bool | None,
     evolve: bool,
-    how: Reading = AS_USUAL,
+    options: IngestOptions = AS_USUAL,
 ) -> "AppendSource":
     """Return any data that `new_source` takes as more rows of the table; parts raise its errors."""
-    return AppendSource(source(data, index=index, how=how), table, evolve)
+    return AppendSource(source(data, index=index, options=options), table, evolve)
 
 
 def new_source(
-    data: Any, *, index: bool | None, evolve: bool = False, how: Reading = AS_USUAL
+    data: Any, *, index: bool | None, evolve: bool = False, options: IngestOptions = AS_USUAL
 ) -> "AppendSource":
     """Return tabular `data`, or an iterable of tabular data, as the rows of a new table.
 
     The first item decides the columns and the index. Later items are coerced to its types; where
     these lack a value, they become wider. With `evolve`, later items may have other columns.
     """
-    items = source(data, index=index, how=how)
+    items = source(data, index=index, options=options)
     if items.schema is not None:
         spec = _spec_of_new(items.schema, items.frame(items.rows or 0))
         return AppendSource(items, spec, evolve, is_new=True)

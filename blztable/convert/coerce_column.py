@@ -36,7 +36,7 @@ from blztable.convert.categories import (
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, descriptor_of
-from blztable.convert.gateway import AS_USUAL, Reading, cast_for
+from blztable.convert.gateway import AS_USUAL, IngestOptions, cast_for
 from blztable.convert.values import GivenValues, nested_value, values_of
 from blztable.convert.wider import wider
 from blztable.errors import SchemaError
@@ -295,27 +295,27 @@ def coerce_values(
     return column
 
 
-def how_for(how: Reading, field: pa.Field, frame: Descriptor | None) -> Reading:
+def options_for(options: IngestOptions, field: pa.Field, frame: Descriptor | None) -> IngestOptions:
     """Return how values for a column are read: as JSON, if it holds mixed objects; or as sets."""
     stated = descriptor_of(field, Facts.decode(frame))
     if objects.is_json(stated):
-        return replace(how, objects="json", has_sets=True)
-    return replace(how, has_sets=objects.are_sets(stated))
+        return replace(options, objects="json", has_sets=True)
+    return replace(options, has_sets=objects.are_sets(stated))
 
 
 def default_of(
-    default: Any, field: pa.Field, frame: Any, order: Any, how: Reading = AS_USUAL
+    default: Any, field: pa.Field, frame: Any, order: Any, options: IngestOptions = AS_USUAL
 ) -> pa.Scalar | None:
     """Return the default as a value of the field's type; None for no default and for null."""
     if default is None:
         return None
     context = f"the default of column {field.name!r}"
-    how = how_for(how, field, frame)
+    options = options_for(options, field, frame)
     if pa.types.is_nested(value_type(field.type)):
         are_objects = "kind" in (descriptor_of(field, Facts.decode(frame)) or {})
-        given = nested_value(default, field.type, context, how, are_objects)
+        given = nested_value(default, field.type, context, options, are_objects)
     else:
-        given = values_of(default, context, how)
+        given = values_of(default, context, options)
     if not isinstance(given.values, pa.Scalar):
         raise SchemaError(
             f"{context}: expected one value, found an array; pass its value, such as array[0]"

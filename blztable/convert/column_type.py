@@ -19,7 +19,7 @@ from blztable.convert.categories import facts_of_values
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of, without_dtypes
-from blztable.convert.gateway import AS_USUAL, Reading, encoded, ingest
+from blztable.convert.gateway import AS_USUAL, IngestOptions, encoded, ingest
 from blztable.errors import FormatError, SchemaError, check_none
 
 # Types of Python that say all about a column; pandas would make objects of some.
@@ -42,11 +42,11 @@ class EmptyColumns:
     attrs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def schema_of(types: Any, how: Reading = AS_USUAL) -> EmptyColumns:
+def schema_of(types: Any, options: IngestOptions = AS_USUAL) -> EmptyColumns:
     """Return the columns that users ask for; SchemaError that names each type that is none."""
     if isinstance(types, pd.DataFrame):
         # The values say what objects are; without rows, a category keeps all that it may have.
-        whole, data = (ingest(frame, how=how) for frame in (types, types.iloc[:0]))
+        whole, data = (ingest(frame, options=options) for frame in (types, types.iloc[:0]))
         fields = [
             full if _word(full) == "object" else empty
             for full, empty in zip(whole.table.schema, data.table.schema, strict=True)

@@ -55,7 +55,7 @@ class Nan(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class IngestOptions:
     """How data are read: what a NaN is, and what becomes of Python objects."""
 
     nan: Nan = Nan.NULL_IN_PANDAS
@@ -64,7 +64,7 @@ class Reading:
     has_sets: bool = False
 
 
-AS_USUAL = Reading()
+AS_USUAL = IngestOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ def is_tabular(data: Any) -> bool:
     )
 
 
-def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> Ingested:
+def ingest(data: Any, *, index: bool | None = None, options: IngestOptions = AS_USUAL) -> Ingested:
     """Return tabular data of any kind as an Arrow table and its facts for pandas."""
     data = framed(data)
     check_no_objects(data, "the data")
     if isinstance(data, pd.DataFrame):
         attrs = checked_attrs(data.attrs)
-        table, frame = from_frame(data, index, how.nan is not Nan.VALUE, how.objects)
+        table, frame = from_frame(data, index, options.nan is not Nan.VALUE, options.objects)
         return Ingested(table, len(data), frame, attrs, keeps_index=index is True)
     if isinstance(data, pa.Table):
         return _from_arrow(data, data.num_rows)
@@ -119,14 +119,14 @@ def ingest(data: Any, *, index: bool | None = None, how: Reading = AS_USUAL) -> 
             raise _not_a_table(data, error) from None
         return _from_arrow(pa.Table.from_batches([batch]), batch.num_rows)
     if isinstance(data, np.ndarray):
-        return _from_mapping(foreign.structured.fields_of(data), how)
+        return _from_mapping(foreign.structured.fields_of(data), options)
     if are_rows(data):
         # Rows without any name are no columns, and rows all the same.
-        return replace(_from_mapping(columns_of(data), how), rows=len(data))
+        return replace(_from_mapping(columns_of(data), options), rows=len(data))
     if is_row(data):
         raise refuse_row(data)
     if isinstance(data, Mapping):
-        return _from_mapping(data, how)
+        return _from_mapping(data, options)
     raise TypeError(f"expected {ACCEPTED}; found {type(data).__name__}")
 
 
@@ -167,13 +167,13 @@ def _from_stream(data: Any) -> Ingested:
     return _from_arrow(table, sum(batch.num_rows for batch in batches))
 
 
-def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
+def _from_mapping(data: Mapping[str, Any], options: IngestOptions) -> Ingested:
     fields, arrays, casts = [], [], {}
     for name, values in data.items():
         if not isinstance(name, str):
             raise SchemaError(f"a column name must be str; found {name!r:.60}")
         check_text(name, f"column {name!r}")
-        array, descriptor = encoded(values, f"column {name!r}", how)
+        array, descriptor = encoded(values, f"column {name!r}", options)
         fields.append(described(pa.field(str(name), array.type), descriptor))
         arrays.append(array)
         casts[name] = cast_of(values, array.type)
@@ -187,22 +187,22 @@ def _from_mapping(data: Mapping[str, Any], how: Reading) -> Ingested:
     return Ingested(table, table.num_rows, None, {}, casts)
 
 
-def encoded(values: Any, context: str, how: Reading = AS_USUAL) -> dtypes.Encoded:
+def encoded(values: Any, context: str, options: IngestOptions = AS_USUAL) -> dtypes.Encoded:
     """Return the values of one column as Arrow, with a descriptor if pandas has more facts."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values, None
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
-    nan_as_null = how.nan is Nan.NULL and not is_arrow
+    nan_as_null = options.nan is Nan.NULL and not is_arrow
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
-        values, nan_as_null = getattr(values, "array", values), how.nan is not Nan.VALUE
+        values, nan_as_null = getattr(values, "array", values), options.nan is not Nan.VALUE
     if isinstance(values, np.ndarray):
-        return numpy_arrays.encode(values, context, nan_as_null, how.objects)
+        return numpy_arrays.encode(values, context, nan_as_null, options.objects)
     if isinstance(values, pd.api.extensions.ExtensionArray):
-        return dtypes.encode(values, context, nan_as_null, how.objects)
+        return dtypes.encode(values, context, nan_as_null, options.objects)
     if is_value(values):
         raise SchemaError(f"{context}: expected an array, found {type(values).__name__}")
     check_no_objects(values, context)
-    return foreign.python_values.encode(values, context, nan_as_null, how.objects)
+    return foreign.python_values.encode(values, context, nan_as_null, options.objects)
 
 
 def cast_of(values: Any, type_: pa.DataType) -> Cast:

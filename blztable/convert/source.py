@@ -23,7 +23,7 @@ from blztable.convert.gateway import (
     ACCEPTED,
     AS_USUAL,
     Ingested,
-    Reading,
+    IngestOptions,
     ingest,
     is_tabular,
     reader_of,
@@ -62,13 +62,13 @@ class ItemSource:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> ItemSource:
+def source(data: Any, *, index: bool | None, options: IngestOptions = AS_USUAL) -> ItemSource:
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pa.Table | pa.RecordBatch):
-        return _of_one(data, index, how)
+        return _of_one(data, index, options)
     data = framed(in_parts(data))
     if isinstance(data, pd.DataFrame | np.ndarray) or are_rows(data):
-        return _of_one(data, index, how)
+        return _of_one(data, index, options)
     if hasattr(data, "scanner"):  # A dataset.
         # A dataset reads far ahead by default.
         data = data.scanner(batch_readahead=1, fragment_readahead=1)
@@ -83,10 +83,10 @@ def source(data: Any, *, index: bool | None, how: Reading = AS_USUAL) -> ItemSou
         check_no_objects(data, "the data")
         return _of_reader(reader_of(data))
     if hasattr(data, "__arrow_c_array__") or isinstance(data, Mapping):
-        return _of_one(data, index, how)
+        return _of_one(data, index, options)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview):
         # `map` holds no item while it is used; a generator would.
-        return ItemSource(map(partial(_item, index, how), count(), Grouped(data)))
+        return ItemSource(map(partial(_item, index, options), count(), Grouped(data)))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
 
 
@@ -107,8 +107,8 @@ def is_repeatable(data: Any) -> bool:
     return hasattr(data, "__arrow_c_stream__") and hasattr(data, "__array__")
 
 
-def _of_one(data: Any, index: bool | None, how: Reading) -> ItemSource:
-    one = ingest(data, index=index, how=how)
+def _of_one(data: Any, index: bool | None, options: IngestOptions) -> ItemSource:
+    one = ingest(data, index=index, options=options)
     frame, item = one.frame, ("the data", one)
     return ItemSource(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
 
@@ -128,7 +128,7 @@ def _batch(schema: pa.Schema, frame: Descriptor | None, number: int, batch: pa.R
     return f"batch {number}", Ingested(table, batch.num_rows, frame, {})
 
 
-def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
+def _item(index: bool | None, options: IngestOptions, number: int, item: Any) -> Item:
     """Return one item; copy its memory where the caller could write to it before it is stored."""
     context = f"item {number}"
     if not is_tabular(item):
@@ -140,7 +140,7 @@ def _item(index: bool | None, how: Reading, number: int, item: Any) -> Item:
     elif isinstance(item, Mapping):
         item = {name: kept(values) for name, values in item.items()}
     try:
-        return context, ingest(item, index=index, how=how)
+        return context, ingest(item, index=index, options=options)
     except SchemaError as error:
         raise SchemaError(f"{context}: {error}") from None
 

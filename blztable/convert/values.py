@@ -15,7 +15,7 @@ from blztable.arrow.nested.casts import Cast
 from blztable.convert.arrays import UNSUITABLE
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.text import check_text
-from blztable.convert.gateway import AS_USUAL, Reading, cast_of, encoded
+from blztable.convert.gateway import AS_USUAL, IngestOptions, cast_of, encoded
 from blztable.errors import SchemaError
 
 # pandas keeps more of these than Arrow would.
@@ -33,10 +33,10 @@ class GivenValues(NamedTuple):
     cast: Cast = cast_exactly
 
 
-def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> GivenValues:
+def values_of(values: Any, context: str, options: IngestOptions = AS_USUAL) -> GivenValues:
     """Return values as an array, or one value as a scalar; with the descriptor of a pandas dtype.
 
-    The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `how` says.
+    The index of a Series is ignored. None, pd.NA and pd.NaT are nulls, and NaN as `options` says.
 
     Raises
     ------
@@ -50,18 +50,18 @@ def values_of(values: Any, context: str, how: Reading = AS_USUAL) -> GivenValues
     if isinstance(values, np.ndarray) and values.ndim == 0:
         values = values[()]
     is_set = isinstance(values, set | frozenset)
-    if _is_one(values) or (is_set and how.has_sets):
-        return _of_one(values, context, how)
+    if _is_one(values) or (is_set and options.has_sets):
+        return _of_one(values, context, options)
     if is_set:
         raise SchemaError(
             f"{context}: the values of a {type(values).__name__} have no order; pass a list"
         )
-    array, descriptor = encoded(values, context, how)
+    array, descriptor = encoded(values, context, options)
     return GivenValues(array, descriptor, cast_of(values, array.type))
 
 
 def nested_value(
-    value: Any, type_: pa.DataType, context: str, how: Reading, are_objects: bool
+    value: Any, type_: pa.DataType, context: str, options: IngestOptions, are_objects: bool
 ) -> GivenValues:
     """Return one value of a column of a nested type, such as a list; raises as `values_of` does.
 
@@ -72,13 +72,13 @@ def nested_value(
     if are_objects:
         objects = np.empty(1, object)
         objects[0] = value
-        array, descriptor = encoded(objects, context, how)
+        array, descriptor = encoded(objects, context, options)
     elif pa.types.is_map(type_) and not (value is None or value is pd.NA):
         return GivenValues(_map(value, type_, context))
     elif isinstance(value, np.ndarray):
-        array, descriptor = encoded(value[np.newaxis], context, how)
+        array, descriptor = encoded(value[np.newaxis], context, options)
     else:
-        return _of_one(value, context, how)
+        return _of_one(value, context, options)
     return GivenValues(array[0], descriptor)
 
 
@@ -100,7 +100,7 @@ def _is_one(values: Any) -> bool:
     return isinstance(values, _WHOLE) or not (is_arrow or hasattr(values, "__len__"))
 
 
-def _of_one(value: Any, context: str, how: Reading) -> GivenValues:
+def _of_one(value: Any, context: str, options: IngestOptions) -> GivenValues:
     """Return one value as a scalar."""
     if value is pd.NA or value is pd.NaT:
         return GivenValues(pa.nulls(1)[0])
@@ -109,7 +109,7 @@ def _of_one(value: Any, context: str, how: Reading) -> GivenValues:
         return GivenValues(array[0], descriptor)
     check_text(value, context)
     try:
-        array, descriptor = encoded([value], context, how)
+        array, descriptor = encoded([value], context, options)
         return GivenValues(array[0], descriptor, cast_of([value], array.type))
     except SchemaError as error:
         raise SchemaError(str(error).replace(f"{context}, row 0:", f"{context}:", 1)) from None

@@ -21,7 +21,7 @@ from blztable.arrow.types import as_views, is_view, recoded, view_type, without_
 from blztable.closing import Closing
 from blztable.engine.run.pool import Prefetcher
 from blztable.table import shown
-from blztable.table.shown import Reading
+from blztable.table.shown import ReadOptions
 from blztable.table.snapshot import Snapshot
 
 # Default maximum number of rows of a batch, as in other readers.
@@ -54,14 +54,14 @@ class Batches(Closing):
         snapshot: Snapshot,
         positions: Sequence[int],
         batch_rows: int | None = None,
-        how: Reading | None = None,
+        options: ReadOptions | None = None,
     ) -> None:
-        how = how or Reading()
+        options = options or ReadOptions()
         schema = snapshot.schema(positions)
-        if how.on_corrupt == "null":
+        if options.on_corrupt == "null":
             schema = pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
         # Before the first window is read: it raises if the filter is wrong.
-        windows = snapshot.windows(positions, how, schema)
+        windows = snapshot.windows(positions, options, schema)
         # pyarrow takes no number above 64 bits.
         self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
         self._schema = schema

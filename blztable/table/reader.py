@@ -34,7 +34,7 @@ from blztable.table.batches import Batches
 from blztable.table.column import Column, described
 from blztable.table.names import Coded, checked_count, list_of, names_asked_for, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.shown import Reading, as_html
+from blztable.table.shown import ReadOptions, as_html
 from blztable.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -284,9 +284,9 @@ class TableReader:
         {'b': ['y', 'z']}
         """
         with reporting(progress, "reading") as callback:
-            how = Reading(filters, on_corrupt, callback)
+            options = ReadOptions(filters, on_corrupt, callback)
             snapshot, indices = self._reading(columns, dictionaries)
-            return snapshot.arrow(indices, 0, snapshot.rows, how)
+            return snapshot.arrow(indices, 0, snapshot.rows, options)
 
     def to_batches(
         self,
@@ -340,8 +340,8 @@ class TableReader:
         [4, 4, 2]
         """
         most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
-        how = Reading(filters, on_corrupt)
-        return Batches(*self._reading(columns, dictionaries), most, how)
+        options = ReadOptions(filters, on_corrupt)
+        return Batches(*self._reading(columns, dictionaries), most, options)
 
     def to_pandas(
         self,
@@ -406,7 +406,7 @@ class TableReader:
                 indices,
                 columns=names,
                 dtype_backend=dtype_backend,
-                how=Reading(filters, on_corrupt, callback),
+                options=ReadOptions(filters, on_corrupt, callback),
             )
 
     def to_numpy(

@@ -33,7 +33,7 @@ MISSING_VALUES = "blz:missing_values"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """Options of a read: the filter, the treatment of damage, and a callback for progress."""
 
     filters: object = None

@@ -36,7 +36,7 @@ from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import shown
 from blztable.table.names import named, named_with_fields
-from blztable.table.shown import Reading
+from blztable.table.shown import ReadOptions
 
 
 class Scope:
@@ -199,7 +199,7 @@ class Snapshot:
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""
-        rows = self._read([position], 0, self.rows, Reading())
+        rows = self._read([position], 0, self.rows, ReadOptions())
         return self._show([position], rows.arrays)[0]
 
     def array(self, position: int, rows: range) -> pa.Array:
@@ -230,10 +230,10 @@ class Snapshot:
         check_rows(rows, f"{self.name}, {context}", row_bytes)
 
     def arrow(
-        self, positions: Sequence[int], start: int, stop: int, how: Reading | None = None
+        self, positions: Sequence[int], start: int, stop: int, options: ReadOptions | None = None
     ) -> pa.Table:
         """Read rows of some columns as a table; only their pages are decoded."""
-        rows = self._read(positions, start, stop, how or Reading())
+        rows = self._read(positions, start, stop, options or ReadOptions())
         schema = shown.with_missing(self.schema(positions), rows)
         return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
@@ -243,19 +243,19 @@ class Snapshot:
         return None if filters is None else Scan(self.projection, filters)
 
     def windows(
-        self, positions: Sequence[int], how: Reading, schema: pa.Schema
+        self, positions: Sequence[int], options: ReadOptions, schema: pa.Schema
     ) -> Iterator[Callable[[], shown.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
-        return self._windows(positions, self.scan(how.filters), how, schema)
+        return self._windows(positions, self.scan(options.filters), options, schema)
 
     def _windows(
-        self, positions: Sequence[int], scan: Scan | None, how: Reading, schema: pa.Schema
+        self, positions: Sequence[int], scan: Scan | None, options: ReadOptions, schema: pa.Schema
     ) -> Iterator[Callable[[], shown.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with self.reader() as reader:
             for window in select.windows(self.projection, read, self._everything, None, scan):
-                yield partial(self.window, positions, window, reader, scan, how, schema)
+                yield partial(self.window, positions, window, reader, scan, options, schema)
         if self.beyond:
             yield lambda: shown.ReadTable(no_rows(schema), self.beyond)
 
@@ -269,14 +269,14 @@ class Snapshot:
         window: Sequence[RowSpan],
         reader: ColumnReader,
         scan: Scan | None,
-        how: Reading,
+        options: ReadOptions,
         schema: pa.Schema,
     ) -> shown.ReadTable:
         """Read one window; the reader keeps open the files that the next windows need."""
         read = partial(select.select, reader, positions, window, scan)
         with self._guarded():
             rows, lost = query.salvage.salvaged(
-                read, self.projection, self.opened, positions, scan, window, how.on_corrupt
+                read, self.projection, self.opened, positions, scan, window, options.on_corrupt
             )
         if lost:
             self.check_open()
@@ -326,7 +326,7 @@ class Snapshot:
         *,
         columns: list[str] | None,
         dtype_backend: Any,
-        how: Reading | None = None,
+        options: ReadOptions | None = None,
     ) -> pd.DataFrame:
         """Read some columns as a frame with its index; `columns` orders and repeats them."""
         head, schema = self.version.head, self.projection.schema
@@ -336,14 +336,14 @@ class Snapshot:
         needed = dict.fromkeys(positions) | dict.fromkeys(
             index for index, name in enumerate(schema.names) if name in levels
         )
-        how = how or Reading()
+        options = options or ReadOptions()
         floats = numpy_floats(schema, frame, dtype_backend)
-        rows = self._read(list(needed), 0, self.rows, how, floats)
+        rows = self._read(list(needed), 0, self.rows, options, floats)
         fields, described = shown.described(self.projection, self.fields, needed)
         fields = shown.with_nullable(fields, rows)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
-        if not len(rows.numbers) and self.rows and how.on_corrupt == "raise":
+        if not len(rows.numbers) and self.rows and options.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes) | shown.told(rows)
         return to_frame(
@@ -367,14 +367,14 @@ class Snapshot:
         positions: Sequence[int],
         start: int,
         stop: int,
-        how: Reading,
+        options: ReadOptions,
         with_nans: Container[int] = (),
     ) -> shown.ReadRows:
-        scan = self.scan(how.filters)
+        scan = self.scan(options.filters)
         row_spans = spans(self.version.head.row_groups, start, stop)
         progress = None
-        if how.progress is not None:
-            progress = Progress(how.progress, stop - start, len(positions))
+        if options.progress is not None:
+            progress = Progress(options.progress, stop - start, len(positions))
 
         reader = self.reader()
         read = partial(
@@ -388,12 +388,12 @@ class Snapshot:
                 positions,
                 scan,
                 row_spans,
-                how.on_corrupt,
+                options.on_corrupt,
                 with_nans,
             )
         if lost:
             self.check_open()
-        if how.on_corrupt != "raise":
+        if options.on_corrupt != "raise":
             lost += self.beyond
         if progress is not None:
             progress.finish(stop - start)

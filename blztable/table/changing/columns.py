@@ -53,7 +53,7 @@ def add(
         field = target.field_of(data).with_name(own_name)
         rows_of = partial(change.update.computed, staged, data)
     else:
-        given = values_of(data, f"column {name!r}", target.how(storage))
+        given = values_of(data, f"column {name!r}", target.options(storage))
         descriptor = given.descriptor
         values, field = plain_values(given.values, own_name)
         change_set.only_once |= not isinstance(values, pa.Scalar)

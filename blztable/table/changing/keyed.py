@@ -12,7 +12,7 @@ from blztable.arrow.casts import widened
 from blztable.arrow.types import no_rows
 from blztable.convert.append_source import append_source
 from blztable.convert.column_type import EmptyColumns
-from blztable.convert.gateway import Reading
+from blztable.convert.gateway import IngestOptions
 from blztable.convert.source import is_repeatable
 from blztable.engine import change
 from blztable.engine.write import sort_keys
@@ -35,9 +35,9 @@ def upsert(
     """Update the rows whose key is there, and append the others."""
     change_set = target.change_set
     change_set.only_once |= not is_repeatable(data)
-    with target.stored_as(storage) as how, change_set.named("upsert"):
+    with target.stored_as(storage) as options, change_set.named("upsert"):
         keys = key_columns(target, on)
-        columns, new = _all_rows(target, data, keys, index, how, evolve)
+        columns, new = _all_rows(target, data, keys, index, options, evolve)
         change.columns.widen(change_set, columns.schema, columns.frame)
         staged = change_set.staged
         _, appended = change.upsert.upsert(change_set, new)
@@ -82,12 +82,12 @@ def _all_rows(
     data: Any,
     keys: Sequence[int],
     index: bool | None,
-    how: Reading,
+    options: IngestOptions,
     evolve: bool,
 ) -> tuple[EmptyColumns, "NewRows"]:
     """Return the columns that take the rows of the data, all rows, and the columns they have."""
     spec, schema, frame = target.spec(all_filled=True), target.staged.schema, target.staged.frame
-    source = append_source(data, spec, index=index, evolve=evolve, how=how)
+    source = append_source(data, spec, index=index, evolve=evolve, options=options)
     parts: list[pa.Table] = []
     lacking: set[int] | None = None
     for run in source.runs:

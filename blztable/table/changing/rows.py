@@ -54,7 +54,7 @@ def _append(
     """Add rows; return True if their index continues from the rows before."""
     target.change_set.only_once |= not is_repeatable(data)
     with target.stored_as(storage) as how:
-        source = append_source(data, target.spec(), index=index, evolve=evolve, how=how)
+        source = append_source(data, target.spec(), index=index, evolve=evolve, options=how)
         reports = Progress(progress, source.rows, len(target.staged.columns))
         appended = change.rows.append(
             target.change_set,

@@ -17,12 +17,12 @@ from blztable.arrow.casts import narrowed
 from blztable.arrow.extensions import plain_values
 from blztable.convert.append_source import TableSpec
 from blztable.convert.categories import check_order, one_in_order
-from blztable.convert.coerce_column import coerce_values, default_of, how_for, one_row
+from blztable.convert.coerce_column import coerce_values, default_of, one_row, options_for
 from blztable.convert.column_type import EmptyColumns, altered
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.frame import Facts, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
-from blztable.convert.gateway import Ingested, Nan, Reading
+from blztable.convert.gateway import Ingested, IngestOptions, Nan
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.values import GivenValues, values_of
 from blztable.convert.widen import evolved
@@ -112,7 +112,7 @@ class ChangeTarget:
 
         return filling
 
-    def how(self, storage: Storage | None = None) -> Reading:
+    def options(self, storage: Storage | None = None) -> IngestOptions:
         """Return how data are read, by the options of a call or else by that of the table."""
         nan_as_null, objects = self.change_set.storage.nan_as_null, NO_OPTION
         if storage is not None:
@@ -120,10 +120,10 @@ class ChangeTarget:
             if storage.nan_as_null is not None:
                 nan_as_null = storage.nan_as_null
         nan = Nan.of(nan_as_null, is_frame=self.staged.head.pandas is not None)
-        return Reading(nan, objects)
+        return IngestOptions(nan, objects)
 
     @contextmanager
-    def stored_as(self, storage: Storage | None) -> Iterator[Reading]:
+    def stored_as(self, storage: Storage | None) -> Iterator[IngestOptions]:
         """Store rows as a call says, and set what it says of attributes and metalayers.
 
         Yields how the data of the call are read.
@@ -131,7 +131,7 @@ class ChangeTarget:
         given, change_set = given_storage(storage), self.change_set
         check_digits(self.staged.schema, given)
         with change_set.stored_as(given):
-            yield self.how(given)
+            yield self.options(given)
         check_columns(given, change_set.staged.schema.names)
         if given.attrs:
             change_set.set_keys("attributes", checked_attrs(dict(given.attrs)), ())
@@ -159,11 +159,11 @@ class ChangeTarget:
 
     def given(self, name: str, data: Any) -> GivenValues:
         """Return values of the user for a column, or for a new one of this name."""
-        how = self.how()
+        options = self.options()
         if name in self.staged.schema.names:
             field = self.staged.schema.field(self.staged.index_of(name))
-            how = how_for(how, field, self.staged.frame)
-        return values_of(data, f"column {name!r}", how)
+            options = options_for(options, field, self.staged.frame)
+        return values_of(data, f"column {name!r}", options)
 
     def has_nulls(self, name: str) -> bool:
         """True for a column of the null type, or with it inside."""
@@ -240,7 +240,7 @@ class ChangeTarget:
 
     def default(self, default: Any, field: pa.Field, order: pa.Array | None) -> pa.Scalar | None:
         """Return a default of the field's type, of the ordered categories; None for null."""
-        return default_of(default, field, self.staged.frame, order, self.how())
+        return default_of(default, field, self.staged.frame, order, self.options())
 
     def in_order(self, index: int, value: pa.Scalar) -> pa.Scalar:
         """Return the value; for an ordered column, with the categories that the column has."""

@@ -14,7 +14,7 @@ from blztable import tuning
 from blztable.engine.version.projection import Projection
 from blztable.report import RowGroup
 from blztable.table.names import row_numbers
-from blztable.table.shown import Reading
+from blztable.table.shown import ReadOptions
 from blztable.table.snapshot import Snapshot
 
 
@@ -75,8 +75,8 @@ class RowRange:
 
     def to_arrow(self, *, filters: Any = None) -> pa.Table:
         """Read the rows that meet a condition into a table."""
-        how = Reading(filters)
-        return self.snapshot.arrow(self.positions, self.start, self.stop, how)
+        options = ReadOptions(filters)
+        return self.snapshot.arrow(self.positions, self.start, self.stop, options)
 
     def to_batches(
         self, *, filters: Any = None, batch_rows: int | None = None

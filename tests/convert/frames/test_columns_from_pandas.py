@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from blztable.convert.gateway import Nan, Reading, ingest
+from blztable.convert.gateway import IngestOptions, Nan, ingest
 from blztable.errors import SchemaError
 from support.bit_equality import assert_same
 from support.frame_strategies import returned
@@ -109,7 +109,7 @@ def test_nan_is_null_and_comes_back():
 
 
 def test_nan_that_is_a_value_keeps_its_payload():
-    table = ingest(pd.DataFrame({"x": NAN_BITS.view("f8")}), how=Reading(Nan.VALUE)).table
+    table = ingest(pd.DataFrame({"x": NAN_BITS.view("f8")}), options=IngestOptions(Nan.VALUE)).table
     assert table["x"].null_count == 0
     assert table["x"].to_numpy().view("u8").tolist() == NAN_BITS.tolist()
 
@@ -130,7 +130,7 @@ def test_what_nan_is_depends_on_the_kind_of_data(dtype, nan):
     }
     nulls = {"series", "index"} if nan is not Nan.VALUE else set()
     nulls |= {"numpy", "list"} if nan is Nan.NULL else set()
-    found = ingest(data, how=Reading(nan)).table
+    found = ingest(data, options=IngestOptions(nan)).table
     assert {name for name in data if found[name].null_count} == nulls
     for name in set(data) - nulls - {"ints"}:
         assert found[name].to_pylist()[1] != found[name].to_pylist()[1], name

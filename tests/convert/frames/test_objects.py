@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blztable.convert.frames.frame import to_frame
-from blztable.convert.gateway import Reading, ingest
+from blztable.convert.gateway import IngestOptions, ingest
 from blztable.convert.objects.find import find, parse
 from blztable.engine.write.options import Storage
 from blztable.errors import FormatError, SchemaError
@@ -35,7 +35,7 @@ def frame_of(*values, name="x"):
 
 
 def returned(frame, choice="infer"):
-    stored = ingest(frame, how=Reading(objects=choice))
+    stored = ingest(frame, options=IngestOptions(objects=choice))
     return to_frame(rebuilt(stored.table), stored.rows, stored.frame, stored.attrs)
 
 
@@ -130,7 +130,9 @@ def test_both_hours_of_a_night_in_october_come_back():
 @pytest.mark.parametrize("choice", ["infer", "json"])
 def test_a_decimal_that_is_nan_is_missing(values, choice):
     frame = frame_of(*map(decimal.Decimal, values))
-    assert ingest(frame, how=Reading(objects=choice)).table["x"].null_count == values.count("NaN")
+    assert ingest(frame, options=IngestOptions(objects=choice)).table[
+        "x"
+    ].null_count == values.count("NaN")
     assert_same(returned(frame, choice), frame)
 
 
@@ -238,7 +240,7 @@ def test_each_remedy_that_a_refusal_names_works(values):
 def test_no_choice_takes_what_json_cannot_say(values):
     for choice in ("infer", "json", "error"):
         with pytest.raises(SchemaError, match=r"'x', row 1: .*astype\(str\)"):
-            ingest(frame_of(None, values), how=Reading(objects=choice))
+            ingest(frame_of(None, values), options=IngestOptions(objects=choice))
 
 
 def test_one_refusal_names_every_bad_column_and_index_level():
@@ -261,7 +263,7 @@ def test_one_refusal_names_every_bad_column_and_index_level():
 def test_error_takes_text_only(values):
     frame = frame_of(None, *values)
     with pytest.raises(SchemaError, match=r"row 1: .*it is no text|row 2: 1 ") as caught:
-        ingest(frame, how=Reading(objects="error"))
+        ingest(frame, options=IngestOptions(objects="error"))
     check_remedies(frame, str(caught.value), count=2)
     for values in (["a", None], [None], []):
         assert_same(returned(frame_of(*values), "error"), frame_of(*values))
@@ -277,7 +279,7 @@ def test_a_list_that_contains_itself_is_refused():
     endless.append(endless)
     for choice in ("infer", "json"):
         with pytest.raises(SchemaError, match="nested deeper"):
-            ingest(frame_of(endless), how=Reading(objects=choice))
+            ingest(frame_of(endless), options=IngestOptions(objects=choice))
 
 
 def test_levels_come_back_to_the_deepest_that_is_taken():
