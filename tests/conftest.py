@@ -102,7 +102,7 @@ deletions = _tuned(
 bundled = _tuned(
     "class", "Let the parts of a small row group share a file.", bundled_bytes=64 << 10
 )
-alike = _tuned(
+batched = _tuned(
     "class",
     "Write and read columns of numbers in bundles together, however few they are.",
     matrix_columns_written=1,

@@ -10,7 +10,7 @@ value; for text and binary it may be a prefix. `columns` decides which bytes are
 To decode or to encode a line takes longer than to read or to write the few kilobytes of a column in
 a bundle. In a wide table many lines differ in few numbers. A line that has the text of another one,
 except for its path, its places and its statistics, is read without a second look at the rest
-(`LinesAlike`), and written without making the rest again (`LineTemplate`).
+(`LinePattern`), and written without making the rest again (`LineTemplate`).
 
 Knows neither the head of the manifest nor Arrow types.
 """
@@ -431,8 +431,8 @@ def path_to_json(path: Path) -> Json:
 def _line_of(groups: int) -> re.Pattern[bytes]:
     """Return the form of a line as it is written, of so many row groups.
 
-    Its groups are the places, and twice what alike lines have in common. Without an escape, no text
-    has a quote, so each name is a key.
+    Its groups are the places, and twice what the lines of a batch have in common. Without an
+    escape, no text has a quote, so each name is a key.
     """
     entries = (b"0", _PLACE, _SIZE, _COUNT, _COUNT, _BOUND, _BOUND)
     arrays = (b"%b(?:,%b){%d}" % (entry, entry, groups - 1) for entry in entries)
@@ -442,8 +442,10 @@ def _line_of(groups: int) -> re.Pattern[bytes]:
     )
 
 
-class LinesAlike:
-    """Recognises the lines that are like one line, whose parts all lie in bundles."""
+class LinePattern:
+    """Recognises the lines that are equal to one line but for places and statistics, and whose
+    parts all lie in bundles.
+    """
 
     def __init__(self, line: bytes, groups: int) -> None:
         """Take the line of a column of `groups` row groups, which was decoded without an error."""
@@ -452,7 +454,9 @@ class LinesAlike:
         self._common = found.group(_ROWS, _STREAMS) if found else None
 
     def places(self, line: bytes, path: Path) -> list[int] | None:
-        """Return the first entry of each part in its bundle; None if the line is not alike."""
+        """Return the first entry of each part in its bundle; None if the line differs in anything
+        else.
+        """
         if len(path) != 1 or not line.startswith(b'{"path":%d,' % path):
             return None
         found = self._form.fullmatch(line)

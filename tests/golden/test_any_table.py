@@ -197,7 +197,7 @@ class TestAsSmallTablesAre:
 @EXAMPLES
 @SOURCES
 @pytest.mark.parametrize("check", [written, changed])
-@pytest.mark.usefixtures("encoded", "alike", "deletions")
+@pytest.mark.usefixtures("encoded", "batched", "deletions")
 class TestAsLargeTablesAre:
     def test_the_reader_of_the_page_reads_any_table(self, tables, check, examples):
         for_all(examples, tables(), check)

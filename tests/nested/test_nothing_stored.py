@@ -122,7 +122,7 @@ def test_codes_of_nested_values_have_no_bounds(tmp_path, kind, form):
         assert {(page.lowest, page.highest) for page in pages} <= {(None, None)}
 
 
-@pytest.mark.usefixtures("alike")
+@pytest.mark.usefixtures("batched")
 def test_columns_of_codes_that_are_written_together_have_no_bounds(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz(pa.table({name: coded("list") for name in "abc"}), path)

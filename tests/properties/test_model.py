@@ -955,7 +955,7 @@ class TestModel(Machine.TestCase):
     settings = quick
 
 
-@pytest.mark.usefixtures("bundled", "alike")
+@pytest.mark.usefixtures("bundled", "batched")
 class TestModelOfBundles(Machine.TestCase):
     settings = quick
 
@@ -999,7 +999,7 @@ class TestModelOfEncodingsStorm(Machine.TestCase):
 
 @pytest.mark.storm
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.usefixtures("bundled", "alike")
+@pytest.mark.usefixtures("bundled", "batched")
 class TestModelOfBundlesStorm(Machine.TestCase):
     settings = settings(quick, max_examples=1000, stateful_step_count=30)
 

@@ -175,7 +175,7 @@ def test_transactions_of_three_random_operations_land_whole_or_conflict(seed):
     assert land_three(seed)
 
 
-@pytest.mark.usefixtures("bundled", "alike")
+@pytest.mark.usefixtures("bundled", "batched")
 @pytest.mark.parametrize("seed", range(100, 102))
 def test_they_do_so_where_columns_are_written_and_read_together(seed):
     assert land_three(seed)

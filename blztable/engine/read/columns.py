@@ -21,7 +21,7 @@ from blztable.columns.statistics import bounds
 from blztable.columns.statistics.bounds import Runs
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
-from blztable.engine.read.alike import read_alike
+from blztable.engine.read.column_batch import read_batches
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.phases import ColumnRead, DictionaryRead, read_phases
@@ -94,7 +94,7 @@ class OpenColumns(Closing):
         flat = self._flat(indices, nested)
         nans = {line for index, line in flat.items() if index in with_nans}
         coded = {index: flat.pop(index) for index in self.projection.dictionaries if index in flat}
-        together = read_alike(self.parts, [*flat.values()], selected, progress, nans)
+        together = read_batches(self.parts, [*flat.values()], selected, progress, nans)
         found = {index: together[line] for index, line in flat.items() if line in together}
         flat = {index: line for index, line in flat.items() if line not in together}
         spans = self._spans([*flat.values(), *coded.values()], selected)

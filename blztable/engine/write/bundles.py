@@ -19,7 +19,7 @@ from blztable.engine.write.contents import (
     BUNDLE_CHUNK_BYTES,
     BundledPart,
     Contents,
-    PartsAlike,
+    PartBatch,
     directory_bytes,
 )
 from blztable.engine.write.reuse import compressing
@@ -88,13 +88,13 @@ class Bundle:
         self._lock = threading.Lock()
         self._unfinished = len(columns)
         # By the index of the first column.
-        self._parts: dict[int, BundledPart | PartsAlike] = {}
+        self._parts: dict[int, BundledPart | PartBatch] = {}
         # The stored bundle; None if no part is in it.
         self.facts: BundleFacts | None = None
         # The bytes that `entries` and `encodings` may still get.
         self._room = MAX_DIRECTORY_BYTES
 
-    def takes(self, part: BundledPart | PartsAlike) -> bool:
+    def takes(self, part: BundledPart | PartBatch) -> bool:
         """True if a part fits into the bundle, which then keeps room for it."""
         room = directory_bytes(part)
         if room is None:
@@ -109,7 +109,7 @@ class Bundle:
         """True if the bundle releases the memory of its columns, and not the parts."""
         return self._held > 0
 
-    def add(self, columns: Sequence[int], part: BundledPart | PartsAlike | None) -> list[Task]:
+    def add(self, columns: Sequence[int], part: BundledPart | PartBatch | None) -> list[Task]:
         """Add the parts of columns, None if they have files; the last ones return tasks to run."""
         with self._lock:
             if part is not None:

@@ -102,7 +102,8 @@ def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterat
     With `as_lines`, for rows that come first in their table, alike columns are lines, which share a
     template.
     """
-    # By what alike columns have in common: the first of them, and a template for the others.
+    # By what the columns of a batch have in common: the first of them, and a template for the
+    # others.
     known: dict[object, ColumnParts | LineTemplate] = {}
     for writer in writers:
         part = writer.parts[0] if len(writer.parts) == 1 else None

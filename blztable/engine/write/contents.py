@@ -1,7 +1,7 @@
 """The contents of a bundle: the entries and encodings of its parts, and the piles of their streams.
 
-A pile has the streams of one form, one behind the other in chunks. Parts with streams alike are
-added at once, as arrays. Neither encodes nor compresses.
+A pile has the streams of one form, one behind the other in chunks. A batch of parts is added at
+once, as arrays. Neither encodes nor compresses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import Block, Encoding, Stream, StreamLayout
-from blztable.columns.encodings.alike import StreamsAlike
+from blztable.columns.encodings.batch import StreamBatch
 from blztable.columns.types import layout_of
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.reuse import ChunkInput
@@ -43,23 +43,23 @@ class BundledPart:
 
 
 @dataclass(frozen=True, slots=True)
-class PartsAlike:
-    """Parts of numbers without nulls that go to a bundle; their streams are alike."""
+class PartBatch:
+    """Parts of numbers without nulls that go to a bundle, encoded together."""
 
     type: pa.DataType
     rows: int
     page_rows: int
-    streams: StreamsAlike
+    streams: StreamBatch
     asked: CompressionOptions
     placed: Placed
 
 
-def directory_bytes(part: BundledPart | PartsAlike) -> int | None:
+def directory_bytes(part: BundledPart | PartBatch) -> int | None:
     """Return the most bytes that this adds to `entries` and `encodings`.
 
     Return None for a part that no bundle takes: without bytes, or with more than a page or a chunk.
     """
-    if isinstance(part, PartsAlike):
+    if isinstance(part, PartBatch):
         # Their columns have one page, and fewer bytes than a chunk may have.
         streams = part.streams
         count, encodings = len(streams.columns), [streams.encoding, *streams.odd.values()]
@@ -85,7 +85,7 @@ def _fits(block: Block) -> bool:
 class Contents:
     """The parts of a bundle: their entries, their encodings, and the piles of their streams."""
 
-    def __init__(self, parts: Sequence[BundledPart | PartsAlike]) -> None:
+    def __init__(self, parts: Sequence[BundledPart | PartBatch]) -> None:
         # Entries, and the index of the pile of each; each pile counts its chunks by itself.
         self._entries: list[np.ndarray] = []
         self._piles_of: list[np.ndarray] = []
@@ -97,8 +97,8 @@ class Contents:
         self.streams: tuple[StreamInfo, ...] = ()
         self._add_blocks([part for part in parts if isinstance(part, BundledPart)])
         for part in parts:
-            if isinstance(part, PartsAlike):
-                self._add_alike(part)
+            if isinstance(part, PartBatch):
+                self._add_batch(part)
 
     def _add_blocks(self, parts: Iterable[BundledPart]) -> None:
         """Add parts, each with its entries in pre-order."""
@@ -139,8 +139,8 @@ class Contents:
         for name, child in form.children.items():
             self._add_block(child, block.children[name], asked, entries, piles_of)
 
-    def _add_alike(self, part: PartsAlike) -> None:
-        """Add parts that have streams alike; their other streams have no bytes."""
+    def _add_batch(self, part: PartBatch) -> None:
+        """Add a batch of parts; their other streams have no bytes."""
         streams, names = part.streams, list(layout_of(part.type).streams)
         entries = np.zeros((len(streams.columns), len(names)), ENTRY)
         piles_of = np.zeros(entries.shape, np.intp)

@@ -3,7 +3,7 @@
 Theory of operation. `PartWriter.encode` encodes the array to streams, computes the statistics and
 divides the streams into chunks. It returns tasks that compress about a MiB each, which any thread
 may run; the task that finishes last stores the file. Knows one part at a time, but for
-many columns of one type (`encode_alike`).
+many columns of one type (`encode_batch`).
 """
 
 import threading
@@ -22,7 +22,7 @@ from blztable.columns.blocks import Block, Stream
 from blztable.columns.codecs import fixed
 from blztable.columns.codecs.fixed import NUMPY_TYPES
 from blztable.columns.digits import rounded
-from blztable.columns.encodings.alike import StreamsAlike, encode_alike
+from blztable.columns.encodings.batch import StreamBatch, encode_batch
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.dictionary import encode_few_items
 from blztable.columns.encodings.items import per_item
@@ -33,7 +33,7 @@ from blztable.engine.run.limits import MemoryBudget, check_pages
 from blztable.engine.run.pool import Progress, Task
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
-from blztable.engine.write.contents import BundledPart, PartsAlike
+from blztable.engine.write.contents import BundledPart, PartBatch
 from blztable.engine.write.options import (
     CompressionOptions,
     Storage,
@@ -78,11 +78,11 @@ def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
     for writer in writers:
         kinds.setdefault(writer.kind, []).append(writer)
     tasks: list[Task] = []
-    for (kind, rows, _), alike in kinds.items():
-        if rows and kind is not None and len(alike) >= tuning.current.matrix_columns_written:
-            tasks += PartWriter.encode_alike(alike)
+    for (kind, rows, _), batch in kinds.items():
+        if rows and kind is not None and len(batch) >= tuning.current.matrix_columns_written:
+            tasks += PartWriter.encode_batch(batch)
         else:
-            tasks += (task for writer in alike for task in writer.encode())
+            tasks += (task for writer in batch for task in writer.encode())
     return tasks
 
 
@@ -168,12 +168,12 @@ class PartWriter:
         """
         type_ = self._column.type
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
-        is_alike = is_number and self._bundle is not None and not self._array.null_count
-        is_alike &= self._column.has_bounds
-        return type_ if is_alike else None, len(self._array), self._asked
+        is_batched = is_number and self._bundle is not None and not self._array.null_count
+        is_batched &= self._column.has_bounds
+        return type_ if is_batched else None, len(self._array), self._asked
 
     @staticmethod
-    def encode_alike(writers: Sequence["PartWriter"]) -> list[Task]:
+    def encode_batch(writers: Sequence["PartWriter"]) -> list[Task]:
         """Encode columns of one kind together, as `encode` does one by one."""
         first = writers[0]
         type_, rows = first._column.type, len(first._array)
@@ -187,17 +187,17 @@ class PartWriter:
         values = [None, pa.py_buffer(columns)]
         # Each column is a page of the matrix.
         pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
-        for streams in encode_alike(layout, columns, page_rows):
+        for streams in encode_batch(layout, columns, page_rows):
             some = [writers[number] for number in streams.columns.tolist()]
             found = [pages.of_run(number) for number in streams.columns.tolist()]
-            tasks += PartWriter._add_alike(some, (rows, page_rows), streams, found)
+            tasks += PartWriter._add_batch(some, (rows, page_rows), streams, found)
         return tasks
 
     @staticmethod
-    def _add_alike(
+    def _add_batch(
         writers: Sequence["PartWriter"],
         rows: tuple[int, int],
-        streams: StreamsAlike,
+        streams: StreamBatch,
         found: Sequence[Statistics],
     ) -> list[Task]:
         """Add parts to their bundle; those that it has no room for get files.
@@ -213,7 +213,7 @@ class PartWriter:
                 writer._sizes, writer._whole = sizes, whole
                 writer._finish(PartFacts(*rows, nbytes, 0, 0, 0), entry)
 
-        part = PartsAlike(first._column.type, *rows, streams, first._asked, placed)
+        part = PartBatch(first._column.type, *rows, streams, first._asked, placed)
         if len(writers) > 1 and first._bundle.takes(part):
             return first._bundle.add([writer._index for writer in writers], part)
         tasks = []

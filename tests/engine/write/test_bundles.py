@@ -565,9 +565,9 @@ def test_lines_of_a_wide_table_are_those_of_columns_one_by_one(monkeypatch):
         }
     )
     found = []
-    for is_alike in (True, False):
+    for is_batched in (True, False):
         store = RamStore()
-        if not is_alike:
+        if not is_batched:
             # Each column is the first of its kind.
             monkeypatch.setattr(
                 change_set,

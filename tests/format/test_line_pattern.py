@@ -1,10 +1,10 @@
-"""Lines alike: a line is recognised only if it says what the decoded one says."""
+"""Line pattern: a line is recognised only if it says what the decoded one says."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.format.line import ColumnParts, FactArrays, LinesAlike, LineTemplate, Statistics
+from blztable.format.line import ColumnParts, FactArrays, LinePattern, LineTemplate, Statistics
 from blztable.format.superchunk import PartFacts
 
 GROUPS = 2
@@ -25,7 +25,7 @@ def line_of(path=3, at=(7, 9), rows=(2000, 50), bound=b"12345678", **changes):
     return ColumnParts(**{**values, **changes})
 
 
-LIKE = LinesAlike(line_of().encode(), GROUPS)
+LIKE = LinePattern(line_of().encode(), GROUPS)
 
 
 @given(
@@ -98,7 +98,7 @@ def test_a_line_of_another_path_is_not_alike():
     ],
 )
 def test_a_line_that_is_not_spelled_as_lines_in_bundles_are_has_none_like_it(like):
-    assert LinesAlike(like, GROUPS).places(like, (3,)) is None
+    assert LinePattern(like, GROUPS).places(like, (3,)) is None
 
 
 @given(

@@ -11,7 +11,7 @@ import blztable as blz
 from blztable import tuning
 from blztable.block_terms import VALUES
 from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.alike import encode_alike
+from blztable.columns.encodings.batch import encode_batch
 from blztable.engine.write import bundles
 from blztable.format.bundle import page_rows_of
 from blztable.storage.memory import RamStore
@@ -30,7 +30,7 @@ def layout_of(columns):
 def streams_of(columns, page_rows):
     """Return the stream of each column."""
     found = {}
-    for alike in encode_alike(layout_of(columns), columns, page_rows):
+    for alike in encode_batch(layout_of(columns), columns, page_rows):
         found |= {int(column): alike.stream(n) for n, column in enumerate(alike.columns)}
     assert sorted(found) == list(range(len(columns)))
     return [found[column] for column in sorted(found)]

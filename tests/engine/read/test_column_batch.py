@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable import tuning
-from blztable.engine.read import alike, columns
+from blztable.engine.read import column_batch, columns
 from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 
@@ -92,7 +92,7 @@ def test_columns_are_read_together_after_a_change(change):
     store, together = RamStore(), {}
 
     def note(*args):
-        together.update(alike.read_alike(*args))
+        together.update(column_batch.read_batches(*args))
         return together
 
     blz.to_blz(frame, store)
@@ -110,7 +110,7 @@ def test_columns_are_read_together_after_a_change(change):
             case "compact":
                 table.compact()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(columns, "read_alike", note)
+            patch.setattr(columns, "read_batches", note)
             found = table.to_arrow()
     assert same_table(found, one_by_one(store))
     assert len(together) >= 8

@@ -33,7 +33,7 @@ _NO_BASE = np.zeros(1, "<i8")
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsAlike:
+class StreamBatch:
     """The streams of columns whose encodings differ at most in their bases and odd values.
 
     Attributes
@@ -69,7 +69,7 @@ class StreamsAlike:
         return Stream(self.layout, self.data[place], None, encoding, self.values_nbytes)
 
 
-def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> list[StreamsAlike]:
+def encode_batch(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> list[StreamBatch]:
     """Return the streams of all columns, encoded where that makes them narrower.
 
     Parameters
@@ -81,7 +81,7 @@ def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> l
     page_rows
         Rows of a page; each column has one page.
     """
-    found: list[StreamsAlike] = []
+    found: list[StreamBatch] = []
     if columns.dtype.kind in "iu" and columns.itemsize > 1:
         width = columns.itemsize
         found += _narrowed(columns, lambda stored: Narrow(stored, width, _NO_BASE, page_rows))
@@ -93,11 +93,11 @@ def encode_alike(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> l
     if is_left.any():
         left = np.flatnonzero(is_left)
         data, bases = columns[left].view(np.uint8), np.zeros(len(left), "<i8")
-        found.append(StreamsAlike(left, layout, None, bases, data, columns[0].nbytes))
+        found.append(StreamBatch(left, layout, None, bases, data, columns[0].nbytes))
     return found
 
 
-def decode_alike(
+def decode_batch(
     encoding: Narrow | Scaled | None, bases: np.ndarray, codes: np.ndarray, out: np.ndarray
 ) -> None:
     """Make the values of columns that differ in their bases, but for odd values.
@@ -131,13 +131,13 @@ def decode_alike(
 
 
 def form_of(encoding: Narrow | Scaled | None) -> object:
-    """Return what is equal for encodings of columns that `decode_alike` can decode together."""
+    """Return what is equal for encodings of columns that `decode_batch` can decode together."""
     if isinstance(encoding, Scaled):
         return encoding.stored.dtype, encoding.power, encoding.form, encoding.nan
     return encoding and encoding.stored.dtype
 
 
-def _narrowed(columns: np.ndarray, make: _Make) -> Iterator[StreamsAlike]:
+def _narrowed(columns: np.ndarray, make: _Make) -> Iterator[StreamBatch]:
     """Yield the columns whose distances from their least values are narrower."""
     least, most = columns.min(axis=1), columns.max(axis=1)
     unsigned = f"<u{columns.itemsize}"
@@ -158,10 +158,10 @@ def _narrowed(columns: np.ndarray, make: _Make) -> Iterator[StreamsAlike]:
             stored.dtype
         )
         data, nbytes = codes.view(np.uint8), columns[0].nbytes
-        yield StreamsAlike(chosen, stored, make(stored), bases[chosen], data, nbytes)
+        yield StreamBatch(chosen, stored, make(stored), bases[chosen], data, nbytes)
 
 
-def _scaled(columns: np.ndarray, page_rows: int) -> Iterator[StreamsAlike]:
+def _scaled(columns: np.ndarray, page_rows: int) -> Iterator[StreamBatch]:
     """Yield the columns whose doubles have few decimals."""
     may_have = may_be_decimals(columns[:, :: max(columns.shape[1] // FEW_VALUES, 1)])
     for power in range(may_have.shape[1]):
@@ -175,9 +175,7 @@ def _scaled(columns: np.ndarray, page_rows: int) -> Iterator[StreamsAlike]:
                 yield replace(streams, columns=found)
 
 
-def _scaled_by(
-    columns: np.ndarray, power: int, form: str, page_rows: int
-) -> Iterator[StreamsAlike]:
+def _scaled_by(columns: np.ndarray, power: int, form: str, page_rows: int) -> Iterator[StreamBatch]:
     """Yield the columns whose doubles are whole numbers of 10**-power in this form."""
     with np.errstate(invalid="ignore", over="ignore"):
         wide = np.rint(columns * POWERS[power])

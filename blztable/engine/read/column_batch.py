@@ -1,10 +1,10 @@
-"""Columns alike: whole columns of numbers in bundles, all of one type at once.
+"""Column batches: whole columns of numbers in bundles, all of one type at once.
 
 To open and to decode a part in Python takes longer than its few kilobytes, so a table of thousands
 of narrow columns would be read slowly. Here numpy works on all columns that share a chunk.
 
 Theory of operation. The calling thread finds the places of the columns: it compares their lines of
-the manifest with the first one (`LinesAlike`), and checks their entries in the bundles by a few
+the manifest with the first one (`LinePattern`), and checks their entries in the bundles by a few
 comparisons of whole arrays. A column that differs in anything is left to the phased reader, which
 also names what is wrong with it. Then the pool runs a task for each chunk of the first bundle. A
 task decompresses this chunk, and those that the same columns have in other bundles, and decodes
@@ -25,7 +25,7 @@ from blztable import tuning
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
-from blztable.columns.encodings.alike import decode_alike, form_of
+from blztable.columns.encodings.batch import decode_batch, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
 from blztable.columns.encodings.parse import Owner
 from blztable.engine.read.parts import OpenBundle, OpenParts
@@ -34,13 +34,13 @@ from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError
-from blztable.format.line import NAN_IS_NULL, ColumnParts, LinesAlike
+from blztable.format.line import NAN_IS_NULL, ColumnParts, LinePattern
 
-# Each family is looked for among all lines that are left.
-MOST_FAMILIES = 4
+# Each batch is looked for among all lines that are left.
+MOST_BATCHES = 4
 
 
-def read_alike(
+def read_batches(
     parts: OpenParts,
     lines: Sequence[int],
     selected: Sequence[RowSpan],
@@ -74,7 +74,7 @@ def read_alike(
 
 def _parted(
     parts: OpenParts, lines: Sequence[int], groups: Sequence[int], with_nans: Container[int]
-) -> Iterator["_Columns"]:
+) -> Iterator["_ColumnsOfChunk"]:
     """Yield the columns that are decoded together."""
     version = parts.version
     kinds: dict[tuple[pa.DataType, bool], list[int]] = {}
@@ -85,19 +85,19 @@ def _parted(
         if is_number:
             kinds.setdefault((type_, line in with_nans), []).append(line)
     for (type_, has_nans), of_kind in kinds.items():
-        for first, at in _families(version, of_kind):
-            yield from _of_family(parts, first, at, groups, type_, has_nans)
+        for first, at in _batches_of(version, of_kind):
+            yield from _of_batch(parts, first, at, groups, type_, has_nans)
 
 
-def _families(
+def _batches_of(
     version: Version, lines: Sequence[int]
 ) -> Iterator[tuple[ColumnParts, dict[int, list[int]]]]:
-    """Yield the first of the lines that are alike, and their places in the bundles, by line."""
-    for _ in range(MOST_FAMILIES):
+    """Yield the first of the lines of a batch, and their places in the bundles, by line."""
+    for _ in range(MOST_BATCHES):
         if len(lines) < tuning.current.matrix_columns_read:
             return
         first, at, others = version.line_parts(lines[0]), {}, []
-        like = LinesAlike(version.text(lines[0]), len(first.k))
+        like = LinePattern(version.text(lines[0]), len(first.k))
         paths = version.head.columns.paths
         for line in lines:
             places = like.places(version.text(line), paths[line])
@@ -110,14 +110,14 @@ def _families(
         lines = [line for line in others if line != lines[0]]
 
 
-def _of_family(
+def _of_batch(
     parts: OpenParts,
     first: ColumnParts,
     at: dict[int, list[int]],
     groups: Sequence[int],
     type_: pa.DataType,
     has_nans: bool,
-) -> list["_Columns"]:
+) -> list["_ColumnsOfChunk"]:
     """Return the columns of each chunk of the first bundle."""
     (stream,) = layout(type_)
     claims = first.claims.keys()
@@ -135,7 +135,9 @@ def _of_family(
     chunks = places[0].values["chunk"]
     cuts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
     return [
-        _Columns(type_, stream, lines[low:high], [one.of(slice(low, high)) for one in places], null)
+        _ColumnsOfChunk(
+            type_, stream, lines[low:high], [one.of(slice(low, high)) for one in places], null
+        )
         for low, high in pairwise(cuts)
         if low < high
     ]
@@ -188,7 +190,7 @@ class _Places:
                 codes = _rows_of(contents, self.values[some])
                 is_all = len(some) == len(out)
                 values = out if is_all else np.empty((len(some), self.rows), out.dtype)
-                decode_alike(self.known[form], self.values["base"][some], codes, values)
+                decode_batch(self.known[form], self.values["base"][some], codes, values)
                 if not is_all:
                     out[some] = values
         for column, which in enumerate(self.which.tolist()):
@@ -252,7 +254,7 @@ def _rows_of(contents: np.ndarray, entries: np.ndarray) -> np.ndarray:
     return np.stack([contents[start : start + nbytes] for start in starts.tolist()])
 
 
-class _Columns:
+class _ColumnsOfChunk:
     """Columns of one type that share a chunk."""
 
     def __init__(
