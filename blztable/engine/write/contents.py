@@ -1,7 +1,8 @@
-"""The contents of a bundle: the entries and encodings of its parts, and the piles of their streams.
+"""The contents of a bundle: the entries and encodings of its parts, and the groups of their
+streams.
 
-A pile has the streams of one form, one behind the other in chunks. A batch of parts is added at
-once, as arrays. Neither encodes nor compresses.
+A stream group has the streams of one form, one behind the other in chunks. A batch of parts is
+added at once, as arrays. Neither encodes nor compresses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,14 +84,14 @@ def _fits(block: Block) -> bool:
 
 
 class Contents:
-    """The parts of a bundle: their entries, their encodings, and the piles of their streams."""
+    """The parts of a bundle: their entries, their encodings, and the groups of their streams."""
 
     def __init__(self, parts: Sequence[BundledPart | PartBatch]) -> None:
-        # Entries, and the index of the pile of each; each pile counts its chunks by itself.
+        # Entries, and the index of the group of each; each group counts its chunks by itself.
         self._entries: list[np.ndarray] = []
-        self._piles_of: list[np.ndarray] = []
+        self._groups_of: list[np.ndarray] = []
         self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
-        self._piles: dict[tuple[object, ...], _Pile] = {}
+        self._groups: dict[tuple[object, ...], _StreamGroup] = {}
         # Each callback, and the first entry of each of its parts.
         self._placed: list[tuple[Placed, np.ndarray]] = []
         self._table = np.empty(0, ENTRY)
@@ -103,13 +104,13 @@ class Contents:
     def _add_blocks(self, parts: Iterable[BundledPart]) -> None:
         """Add parts, each with its entries in pre-order."""
         entries: list[tuple[int, ...]] = []
-        piles_of: list[int] = []
+        groups_of: list[int] = []
 
         for part in parts:
             self._placed.append((part.placed, np.array([len(entries)])))
-            self._add_block(part.type, part.block, part.asked, entries, piles_of)
+            self._add_block(part.type, part.block, part.asked, entries, groups_of)
         self._entries.append(np.array(entries, ENTRY))
-        self._piles_of.append(np.array(piles_of, np.intp))
+        self._groups_of.append(np.array(groups_of, np.intp))
 
     def _add_block(
         self,
@@ -117,33 +118,33 @@ class Contents:
         block: Block,
         asked: CompressionOptions,
         entries: list[tuple[int, ...]],
-        piles_of: list[int],
+        groups_of: list[int],
     ) -> None:
         """Add a block and those below it."""
         own, form = {one.layout.name: one for one in block.streams}, layout_of(type_)
         for name in form.streams:
             stream = own.get(name)
-            pile, chunk, start, nbytes, number, base = 0, 0, 0, 0, 0, 0
+            group, chunk, start, nbytes, number, base = 0, 0, 0, 0, 0, 0
             if stream is not None:
                 number, base = self._encoded(stream)
                 nbytes = stream.data.nbytes
             if stream is not None and nbytes:
-                found = self._pile(stream.layout, stream.encoding, asked)
-                pile, (chunk, start) = found.index, found.add(stream.data)
-            piles_of.append(pile)
+                found = self._group(stream.layout, stream.encoding, asked)
+                group, (chunk, start) = found.index, found.add(stream.data)
+            groups_of.append(group)
             entries.append((chunk, start, nbytes, number, block.rows, block.page_rows, base))
         if not form.streams:
             # The rows of a null type.
-            piles_of.append(0)
+            groups_of.append(0)
             entries.append((0, 0, 0, 0, block.rows, block.page_rows, 0))
         for name, child in form.children.items():
-            self._add_block(child, block.children[name], asked, entries, piles_of)
+            self._add_block(child, block.children[name], asked, entries, groups_of)
 
     def _add_batch(self, part: PartBatch) -> None:
         """Add a batch of parts; their other streams have no bytes."""
         streams, names = part.streams, list(layout_of(part.type).streams)
         entries = np.zeros((len(streams.columns), len(names)), ENTRY)
-        piles_of = np.zeros(entries.shape, np.intp)
+        groups_of = np.zeros(entries.shape, np.intp)
         entries["rows"], entries["page_rows"] = part.rows, part.page_rows
         own = names.index(VALUES)
         values = entries[:, own]
@@ -157,13 +158,13 @@ class Contents:
             values["encoding"][place] = self._number_of(
                 streams.layout, encoding.kind, encoding.shared()[0]
             )
-        pile = self._pile(streams.layout, streams.encoding, part.asked)
-        piles_of[:, own] = pile.index
-        values["chunk"], values["start"] = pile.add_all(streams.data)
+        group = self._group(streams.layout, streams.encoding, part.asked)
+        groups_of[:, own] = group.index
+        values["chunk"], values["start"] = group.add_all(streams.data)
         first = sum(map(len, self._entries))
         self._placed.append((part.placed, first + len(names) * np.arange(len(entries))))
         self._entries.append(entries.reshape(-1))
-        self._piles_of.append(piles_of.reshape(-1))
+        self._groups_of.append(groups_of.reshape(-1))
 
     def _encoded(self, stream: Stream) -> tuple[int, int]:
         """Return the number of a stream's encoding, and its base."""
@@ -181,40 +182,40 @@ class Contents:
         line = tuple({**known, **parameters}.items())
         return self._encodings.setdefault(line, len(self._encodings) + 1)
 
-    def _pile(
+    def _group(
         self, form: StreamLayout, encoding: Encoding | None, asked: CompressionOptions
-    ) -> "_Pile":
-        """Return the pile of streams of this form."""
+    ) -> "_StreamGroup":
+        """Return the group of streams of this form."""
         key = (form.typesize, form.bits, form.shuffle, encoding is not None, asked)
-        pile = self._piles.get(key)
-        if pile is None:
-            pile = self._piles[key] = _Pile(len(self._piles), form, asked, encoding)
-        return pile
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _StreamGroup(len(self._groups), form, asked, encoding)
+        return group
 
     def pieces(self) -> list[ChunkInput]:
         """Return the chunks to compress; none if no part has entries."""
         entries = np.concatenate(self._entries)
         if not len(entries):
             return []
-        piles = [pile.chunks() for pile in self._piles.values()]
+        groups = [group.chunks() for group in self._groups.values()]
         lines = b"".join(jsontext.dumps(dict(line)) + b"\n" for line in self._encodings)
         firsts = [
             _cut(entries.view(np.uint8), ENTRY.itemsize, LZ4),
             _cut(np.frombuffer(lines, np.uint8), 1, LZ4HC),
         ]
         # Chunks are counted from the first one of the bundle.
-        counts = list(accumulate(map(len, (*firsts, *piles))))
-        held, piles_of = entries["nbytes"] > 0, np.concatenate(self._piles_of)
-        entries["chunk"][held] += np.array(counts, "<u4")[1:][piles_of][held]
+        counts = list(accumulate(map(len, (*firsts, *groups))))
+        held, groups_of = entries["nbytes"] > 0, np.concatenate(self._groups_of)
+        entries["chunk"][held] += np.array(counts, "<u4")[1:][groups_of][held]
         self._table = entries
-        names = (ENTRIES, ENCODINGS, *map(str, range(len(piles))))
+        names = (ENTRIES, ENCODINGS, *map(str, range(len(groups))))
         forms = [("|V32", ENTRY.itemsize), ("|u1", 1)]
-        forms += [("|u1", pile.layout.typesize) for pile in self._piles.values()]
+        forms += [("|u1", group.layout.typesize) for group in self._groups.values()]
         self.streams = tuple(
             StreamInfo(name, *form, tuple(piece.data.nbytes for piece in pieces))
-            for name, form, pieces in zip(names, forms, (*firsts, *piles), strict=True)
+            for name, form, pieces in zip(names, forms, (*firsts, *groups), strict=True)
         )
-        return [piece for pieces in (*firsts, *piles) for piece in pieces]
+        return [piece for pieces in (*firsts, *groups) for piece in pieces]
 
     def place(self, lengths: Sequence[int], cbytes: int) -> None:
         """Tell each part its first entry and its share of the bundle of `cbytes` bytes.
@@ -236,7 +237,7 @@ class Contents:
 
 
 @dataclass(slots=True)
-class _Pile:
+class _StreamGroup:
     """Streams of one form that are compressed together, and their chunks."""
 
     index: int
@@ -249,7 +250,9 @@ class _Pile:
     sizes: list[int] = field(default_factory=list)
 
     def add(self, data: np.ndarray) -> tuple[int, int]:
-        """Add a stream; return its chunk, counted in this pile, and its first byte in the chunk."""
+        """Add a stream; return its chunk, counted in this group, and its first byte in the
+        chunk.
+        """
         nbytes = _rounded(data.nbytes, ALIGNMENT)
         chunk, start = self._room_for(nbytes)
         self.streams[chunk].append(data[None])
