@@ -154,4 +154,4 @@ class Bundle:
             k, facts.cbytes, facts.front_length, facts.trailer_length, facts.crc
         )
         lengths = [len(chunk) + self._checksum.size for chunk in chunks]
-        contents.place(lengths, facts.cbytes)
+        contents.report_stored(lengths, facts.cbytes)

@@ -30,7 +30,7 @@ BUNDLE_CHUNK_BYTES = 256 << 10
 MOST_NAMES_BYTES = 512
 
 # Takes the first entry of each part, from 1, and its share of the bytes in the file.
-Placed = Callable[[Sequence[int], Sequence[int]], None]
+OnStored = Callable[[Sequence[int], Sequence[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BundledPart:
     type: pa.DataType
     block: Block
     asked: CompressionOptions
-    placed: Placed
+    on_stored: OnStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PartBatch:
     page_rows: int
     streams: StreamBatch
     asked: CompressionOptions
-    placed: Placed
+    on_stored: OnStored
 
 
 def directory_bytes(part: BundledPart | PartBatch) -> int | None:
@@ -93,7 +93,7 @@ class Contents:
         self._encodings: dict[tuple[tuple[str, object], ...], int] = {}
         self._groups: dict[tuple[object, ...], _StreamGroup] = {}
         # Each callback, and the first entry of each of its parts.
-        self._placed: list[tuple[Placed, np.ndarray]] = []
+        self._on_stored: list[tuple[OnStored, np.ndarray]] = []
         self._table = np.empty(0, ENTRY)
         self.streams: tuple[StreamInfo, ...] = ()
         self._add_blocks([part for part in parts if isinstance(part, BundledPart)])
@@ -107,7 +107,7 @@ class Contents:
         groups_of: list[int] = []
 
         for part in parts:
-            self._placed.append((part.placed, np.array([len(entries)])))
+            self._on_stored.append((part.on_stored, np.array([len(entries)])))
             self._add_block(part.type, part.block, part.asked, entries, groups_of)
         self._entries.append(np.array(entries, ENTRY))
         self._groups_of.append(np.array(groups_of, np.intp))
@@ -162,7 +162,7 @@ class Contents:
         groups_of[:, own] = group.index
         values["chunk"], values["start"] = group.add_all(streams.data)
         first = sum(map(len, self._entries))
-        self._placed.append((part.placed, first + len(names) * np.arange(len(entries))))
+        self._on_stored.append((part.on_stored, first + len(names) * np.arange(len(entries))))
         self._entries.append(entries.reshape(-1))
         self._groups_of.append(groups_of.reshape(-1))
 
@@ -217,7 +217,7 @@ class Contents:
         )
         return [piece for pieces in (*firsts, *groups) for piece in pieces]
 
-    def place(self, lengths: Sequence[int], cbytes: int) -> None:
+    def report_stored(self, lengths: Sequence[int], cbytes: int) -> None:
         """Tell each part its first entry and its share of the bundle of `cbytes` bytes.
 
         `lengths` are the bytes of the chunks. The first part gets what no part has alone.
@@ -226,13 +226,13 @@ class Contents:
         chunks, nbytes = table["chunk"].astype(np.intp), table["nbytes"].astype(np.float64)
         whole = np.bincount(chunks, nbytes, len(lengths))
         shares = nbytes * np.array(lengths)[chunks] / np.maximum(whole[chunks], 1)
-        firsts = np.concatenate([firsts for _, firsts in self._placed])
+        firsts = np.concatenate([firsts for _, firsts in self._on_stored])
         of_parts = np.add.reduceat(shares, firsts).astype(np.int64)
         of_parts[0] += cbytes - of_parts.sum()
         begin = 0
-        for placed, of_some in self._placed:
+        for on_stored, of_some in self._on_stored:
             end = begin + len(of_some)
-            placed((of_some + 1).tolist(), of_parts[begin:end].tolist())
+            on_stored((of_some + 1).tolist(), of_parts[begin:end].tolist())
             begin = end
 
 

@@ -153,9 +153,9 @@ class PartWriter:
         if self._bundle is None:
             return self._compressing(block)
 
-        # The bundle keeps what takes the place, which must not keep the block.
-        placed = partial(self._placed, block.rows, block.page_rows)
-        part = BundledPart(self._column.type, block, self._asked, placed)
+        # The bundle keeps the call for a stored part, which must not keep the block.
+        on_stored = partial(self._on_stored, block.rows, block.page_rows)
+        part = BundledPart(self._column.type, block, self._asked, on_stored)
         if self._bundle.takes(part):
             return self._bundle.add([self._index], part)
         return [*self._bundle.add([self._index], None), *self._compressing(block)]
@@ -208,12 +208,12 @@ class PartWriter:
         assert first._bundle is not None
         sizes = {VALUES: streams.values_nbytes}
 
-        def placed(at: Sequence[int], cbytes: Sequence[int]) -> None:
+        def on_stored(at: Sequence[int], cbytes: Sequence[int]) -> None:
             for writer, whole, entry, nbytes in zip(writers, found, at, cbytes, strict=True):
                 writer._sizes, writer._whole = sizes, whole
                 writer._finish(PartFacts(*rows, nbytes, 0, 0, 0), entry)
 
-        part = PartBatch(first._column.type, *rows, streams, first._asked, placed)
+        part = PartBatch(first._column.type, *rows, streams, first._asked, on_stored)
         if len(writers) > 1 and first._bundle.takes(part):
             return first._bundle.add([writer._index for writer in writers], part)
         tasks = []
@@ -306,7 +306,9 @@ class PartWriter:
                 self._column.file_numbers.append(self._k)
                 break
 
-    def _placed(self, rows: int, page_rows: int, at: Sequence[int], cbytes: Sequence[int]) -> None:
+    def _on_stored(
+        self, rows: int, page_rows: int, at: Sequence[int], cbytes: Sequence[int]
+    ) -> None:
         """Record the part, whose first entry in the bundle is the one of `at`."""
         self._finish(PartFacts(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
 
