@@ -15,10 +15,10 @@ from blztable import tuning
 from blztable.columns.paging import CHUNK_BYTES
 from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Task, batches
-from blztable.engine.write.contents import (
+from blztable.engine.write.bundle_builder import (
     BUNDLE_CHUNK_BYTES,
+    BundleBuilder,
     BundledPart,
-    Contents,
     PartBatch,
     directory_bytes,
 )
@@ -120,10 +120,10 @@ class Bundle:
 
     def _finish(self) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
-        contents = Contents([self._parts[first] for first in sorted(self._parts)])
+        builder = BundleBuilder([self._parts[first] for first in sorted(self._parts)])
         self._parts.clear()
         # A piece is released as soon as it is compressed.
-        pieces = dict(enumerate(contents.pieces()))
+        pieces = dict(enumerate(builder.pieces()))
         chunks: list[bytes] = [b""] * len(pieces)
         digests = chunks.copy()
         make = compressing(self._checksum)
@@ -140,18 +140,20 @@ class Bundle:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
             if is_last:
-                self._put(contents, chunks, digests)
+                self._put(builder, chunks, digests)
 
         calls = (partial(compress, number) for number in range(count))
         return list(batches(calls, CHUNK_BYTES // BUNDLE_CHUNK_BYTES))
 
-    def _put(self, contents: Contents, chunks: Sequence[bytes], digests: Sequence[bytes]) -> None:
+    def _put(
+        self, builder: BundleBuilder, chunks: Sequence[bytes], digests: Sequence[bytes]
+    ) -> None:
         page_rows = bundle.page_rows_of(self._rows)
-        info = BlockInfo(self._rows, page_rows, contents.streams, encoding=BUNDLE)
+        info = BlockInfo(self._rows, page_rows, builder.streams, encoding=BUNDLE)
         packed, facts = pack(info, chunks, digests, self._checksum, {})
         k = self._writer.put(packed)
         self.facts = BundleFacts(
             k, facts.cbytes, facts.front_length, facts.trailer_length, facts.crc
         )
         lengths = [len(chunk) + self._checksum.size for chunk in chunks]
-        contents.report_stored(lengths, facts.cbytes)
+        builder.report_stored(lengths, facts.cbytes)

@@ -31,9 +31,9 @@ from blztable.columns.types import encode, one_array
 from blztable.engine.read.parts import Part
 from blztable.engine.run.limits import MemoryBudget, check_pages
 from blztable.engine.run.pool import Progress, Task
+from blztable.engine.write.bundle_builder import BundledPart, PartBatch
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter, WrittenPart
-from blztable.engine.write.contents import BundledPart, PartBatch
 from blztable.engine.write.options import (
     CompressionOptions,
     Storage,

@@ -1,4 +1,4 @@
-"""The contents of a bundle: the entries and encodings of its parts, and the groups of their
+"""Builds a bundle: the entries and encodings of its parts, and their streams as chunks.
 streams.
 
 A stream group has the streams of one form, one behind the other in chunks. A batch of parts is
@@ -83,7 +83,7 @@ def _fits(block: Block) -> bool:
     )
 
 
-class Contents:
+class BundleBuilder:
     """The parts of a bundle: their entries, their encodings, and the groups of their streams."""
 
     def __init__(self, parts: Sequence[BundledPart | PartBatch]) -> None:
