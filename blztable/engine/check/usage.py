@@ -24,10 +24,10 @@ from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.losses import find_losses, is_damage
 from blztable.engine.read.parts import (
     HAS_ROWS,
-    BlockPlace,
+    BlockSpec,
     OpenParts,
     Part,
-    StreamPlace,
+    StreamSpec,
     check_digest_behind,
     check_empty,
 )
@@ -141,10 +141,10 @@ class PartCheck:
         """Check the checksums behind the chunks, which only Bloscpack reads."""
         assert part.superchunk is not None
         assert part.reader is not None
-        for name, place in part.streams.items():
+        for name, spec in part.streams.items():
             is_item = name == VALUES and part.is_per_item
-            for chunk, size in enumerate(place.info.chunks):
-                file = (part.superchunk, part.reader, place.first_chunk + chunk)
+            for chunk, size in enumerate(spec.info.chunks):
+                file = (part.superchunk, part.reader, spec.first_chunk + chunk)
                 try:
                     with part.error_context(name, chunk):
                         check_digest_behind(*file)
@@ -195,14 +195,14 @@ class PartCheck:
             for _, message in false_statistics(array, part.rows, stated, whole):
                 self.note(message, is_readable=True, key=self.column.version.key)
 
-    def _compare_pages(self, place: BlockPlace, block: Block, array: pa.Array) -> None:
+    def _compare_pages(self, spec: BlockSpec, block: Block, array: pa.Array) -> None:
         """Compare the sizes of pages with their items, for the whole tree."""
         for stream in block.streams:
-            stated = place.streams.get(stream.layout.name)
+            stated = spec.streams.get(stream.layout.name)
             if stated is not None and stream.pages != stated.info.pages:
                 self.note(f"stream {stated.name!r}: the page sizes do not match the items")
         arrays = child_arrays(array)
-        for name, child in place.children.items():
+        for name, child in spec.children.items():
             self._compare_pages(child, encode(arrays[name], child.page_rows), arrays[name])
 
     def note(
@@ -308,8 +308,8 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
         for group in range(len(projection.version.head.row_groups)):
             with OpenParts(projection.version) as parts:
                 part = parts.open(line, group)
-                for name, place in part.streams.items():
-                    _add(found.setdefault(prefix + name, _StreamUsage()), part, place)
+                for name, spec in part.streams.items():
+                    _add(found.setdefault(prefix + name, _StreamUsage()), part, spec)
     return tuple(
         StreamStorage(
             name,
@@ -323,20 +323,20 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     )
 
 
-def _add(found: _StreamUsage, part: Part, place: StreamPlace) -> None:
-    found.encodings[place.kind] = None
-    found.nbytes += place.nbytes
-    found.nbytes_encoded += place.info.nbytes
-    if not place.info.chunks:
+def _add(found: _StreamUsage, part: Part, spec: StreamSpec) -> None:
+    found.encodings[spec.kind] = None
+    found.nbytes += spec.nbytes
+    found.nbytes_encoded += spec.info.nbytes
+    if not spec.info.chunks:
         return
-    superchunk, reader, first = part.superchunk, part.reader, place.first_chunk
-    last, share = first + len(place.info.chunks), 1.0
+    superchunk, reader, first = part.superchunk, part.reader, spec.first_chunk
+    last, share = first + len(spec.info.chunks), 1.0
     # An empty item has no codec.
-    shown = next((chunk for chunk, size in enumerate(place.info.chunks) if size), 0)
+    shown = next((chunk for chunk, size in enumerate(spec.info.chunks) if size), 0)
     if part.bundle is not None:
         superchunk, reader = part.bundle.superchunk, part.bundle.reader
         first, _ = part.slots[first]
-        last, share = first + 1, place.info.nbytes / part.bundle.sizes[first]
+        last, share = first + 1, spec.info.nbytes / part.bundle.sizes[first]
     assert superchunk is not None
     assert reader is not None
     offsets = superchunk.offsets

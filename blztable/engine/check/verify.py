@@ -97,8 +97,8 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     try:
         keys = [version.key, *sorted(files)] if full else []
         for key, message in version.store.problems(keys):
-            place = files.get(key, (None, 0, head.rows))
-            problems.append(Problem(message, None, None, *place, key or version.key, True))
+            spec = files.get(key, (None, 0, head.rows))
+            problems.append(Problem(message, None, None, *spec, key or version.key, True))
     except StorageError as error:
         check_reading(error)
         problems.append(Problem(str(error), None, None, None, 0, head.rows, "", False))

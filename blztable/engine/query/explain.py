@@ -68,7 +68,7 @@ def explain(
             for (line, _), part in reader.parts.items():
                 counts = counted[of_line[line]]
                 counts.nbytes += part.nbytes_to_open
-                kinds = (place.kind for place in part.root.walk())
+                kinds = (spec.kind for spec in part.root.walk())
                 counts.encodings |= dict.fromkeys(kinds)
         rows += sum(span.count for span in remaining)
         groups.update(span.group for span in remaining)

@@ -4,11 +4,13 @@ From the bytes up to the column:
 
 1. A superchunk: front and trailer are read and checked, and the bytes of a chunk. It knows neither
    types nor columns.
-2. `place` matches the blocks of a superchunk with the type of the column, and checks that they fit
+2. `block_spec` matches the blocks of a superchunk with the type of the column, and checks that they
+fit
    together: where the chunks of each stream are, and how values come from them.
-3. A bundle is opened once for all of its columns; `place` takes the streams of a part in it too.
+3. A bundle is opened once for all of its columns; `block_spec` takes the streams of a part in it
+too.
 4. `OpenParts` opens the file, compares it with the manifest and with the type of the column, and
-   returns a `Part`: the tree of blocks, with the place of every stream.
+   returns a `Part`: the tree of blocks, with the spec of every stream.
 
 Chunks are read later (`requests.py`). Errors have no context up to item 3; every error that leaves
 this file names the file, the column and the chunk.
@@ -294,7 +296,7 @@ def _check_room(superchunk: Superchunk) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPlace:
+class StreamSpec:
     """A stream of a part: its form, its chunks and its pages.
 
     Attributes
@@ -362,24 +364,24 @@ class StreamPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlace:
+class BlockSpec:
     """A node of a part's tree: its streams by their own names, and its children."""
 
     rows: int
     page_rows: int
-    streams: Mapping[str, StreamPlace]
-    children: Mapping[str, "BlockPlace"]
+    streams: Mapping[str, StreamSpec]
+    children: Mapping[str, "BlockSpec"]
     # True if the rows are null where the value is NaN, as the line of the column says.
     nan_is_null: bool = False
 
-    def walk(self) -> Iterator[StreamPlace]:
+    def walk(self) -> Iterator[StreamSpec]:
         """Yield every stream of the tree, in the order of the chunks."""
         yield from self.streams.values()
         for child in self.children.values():
             yield from child.walk()
 
 
-def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockPlace:
+def block_spec(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) -> BlockSpec:
     """Match a block, and its children, with the layouts of their types and encodings."""
     layout = layout_of(type_, info.encoding)
     names = [stream.name for stream in info.streams]
@@ -422,7 +424,7 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
         if own.dtype == ROWS:
             # The pages count rows, whose bytes are in another part.
             nbytes = 0
-        streams[stream.name] = StreamPlace(
+        streams[stream.name] = StreamSpec(
             prefix + stream.name,
             own,
             stream,
@@ -437,11 +439,11 @@ def place(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: int) ->
     _check_packed(info, streams)
     children = {}
     for name, child in info.children.items():
-        children[name] = place(
+        children[name] = block_spec(
             child, layout.children[name], child_prefix(prefix, name), first_chunk
         )
         first_chunk += sum(len(stream.chunks) for _, stream in child.walk())
-    return BlockPlace(info.rows, info.page_rows, streams, children)
+    return BlockSpec(info.rows, info.page_rows, streams, children)
 
 
 def _check_stream(
@@ -468,7 +470,7 @@ def _check_whole_pages(stream: StreamInfo, page_bytes: int) -> None:
         raise CorruptError(f"stream {stream.name!r}: a chunk boundary lies within a page")
 
 
-def _check_packed(info: BlockInfo, streams: Mapping[str, StreamPlace]) -> None:
+def _check_packed(info: BlockInfo, streams: Mapping[str, StreamSpec]) -> None:
     """Raise CorruptError unless ends follow from chunks if, and only if, each item is one."""
     ends, values = streams.get(ENDS), streams.get(VALUES)
     is_by_chunks = ends is not None and isinstance(ends.encoding, ByChunks)
@@ -476,7 +478,7 @@ def _check_packed(info: BlockInfo, streams: Mapping[str, StreamPlace]) -> None:
         raise CorruptError(f"packing {info.packing!r} of streams that are not encoded so")
 
 
-def _check_dictionary(streams: Mapping[str, StreamPlace]) -> None:
+def _check_dictionary(streams: Mapping[str, StreamSpec]) -> None:
     """Raise CorruptError if only one of the two streams of items is in a dictionary."""
     ends, values = streams.get(ENDS), streams.get(VALUES)
     is_spelled = values is not None and isinstance(values.encoding, Spelled)
@@ -507,14 +509,14 @@ class OpenBundle:
     sizes: list[int]
     typesizes: list[int]
     # Checked trees, which parts share that differ only in the slots and bases of their streams.
-    _trees: dict[object, BlockPlace] = field(default_factory=dict)
+    _trees: dict[object, BlockSpec] = field(default_factory=dict)
 
     @property
     def nbytes_to_open(self) -> int:
         """Return the bytes of front and trailer."""
         return self.facts.front_length + self.facts.trailer_length
 
-    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockPlace, list[Slot]]:
+    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockSpec, list[Slot]]:
         """Return the tree of the part whose first entry is `at`, from 1.
 
         The streams that have bytes have one chunk each, whose number is the index of its slot.
@@ -532,7 +534,7 @@ class OpenBundle:
         key = (type_, *(entry[2:] for entry in entries))
         root = self._trees.get(key)
         if root is None:
-            root = self._trees[key] = place(self._block(type_, iter(entries)), type_, "", 0)
+            root = self._trees[key] = block_spec(self._block(type_, iter(entries)), type_, "", 0)
         return _rebased(root, base) if base else root, slots
 
     def encoding(self, number: int, owner: Owner) -> Encoding | None:
@@ -621,15 +623,15 @@ def _dtype_of(described: Mapping[str, jsontext.Json]) -> str:
     return jsontext.text(described.get("dtype"), "dtype")
 
 
-def _rebased(root: BlockPlace, base: int) -> BlockPlace:
+def _rebased(root: BlockSpec, base: int) -> BlockSpec:
     """Return the tree of a part of numbers with another base."""
     values = root.streams.get(VALUES)
     if values is None or values.encoding is None:
         return root
     # `replace` takes three times longer, for each column of a wide table.
     own = (values.name, values.layout, values.info, values.first_chunk, values.bounds)
-    values = StreamPlace(*own, values.bound_rows, values.nbytes, values.encoding.rebased(base))
-    return BlockPlace(root.rows, root.page_rows, {**root.streams, VALUES: values}, root.children)
+    values = StreamSpec(*own, values.bound_rows, values.nbytes, values.encoding.rebased(base))
+    return BlockSpec(root.rows, root.page_rows, {**root.streams, VALUES: values}, root.children)
 
 
 @lru_cache(maxsize=256)
@@ -670,7 +672,7 @@ class Part:
     facts: PartFacts
     type: pa.DataType
     nbytes: int
-    root: BlockPlace
+    root: BlockSpec
     superchunk: Superchunk | None = None
     reader: PartReader | None = None
     bundle: OpenBundle | None = None
@@ -704,9 +706,9 @@ class Part:
         return [min(step, self.rows - start) for start in range(0, self.rows, step)]
 
     @property
-    def streams(self) -> dict[str, StreamPlace]:
+    def streams(self) -> dict[str, StreamSpec]:
         """Return every stream of the tree by its full name, in the order of the chunks."""
-        return {place.name: place for place in self.root.walk()}
+        return {block_spec.name: block_spec for block_spec in self.root.walk()}
 
     @property
     def offsets(self) -> list[int]:
@@ -781,16 +783,18 @@ class Part:
         `values_of_codes`.
         """
         name = self._coded
-        place = self.root.streams[name]
-        encoding = place.encoding
+        block_spec = self.root.streams[name]
+        encoding = block_spec.encoding
         if encoding is not None and (name != CODES or encoding.is_identity):
-            place = replace(place, layout=encoding.stored, nbytes=place.info.nbytes, encoding=None)
+            block_spec = replace(
+                block_spec, layout=encoding.stored, nbytes=block_spec.info.nbytes, encoding=None
+            )
             type_ = pa.from_numpy_dtype(encoding.stored.dtype)
         else:
-            type_ = pa.from_numpy_dtype(f"u{place.layout.typesize}")
+            type_ = pa.from_numpy_dtype(f"u{block_spec.layout.typesize}")
         # Beside the codes there is the validity, or nothing.
         streams = {key: one for key, one in self.root.streams.items() if key == VALID}
-        streams = {**streams, VALUES: place}
+        streams = {**streams, VALUES: block_spec}
         root = replace(self.root, streams=streams, children={}, nan_is_null=False)
         return replace(self, type=type_, root=root)
 
@@ -841,16 +845,16 @@ def open_part(
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed and facts.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
-            root = BlockPlace(facts.rows, max(facts.page_rows, 1), {}, {})
+            root = BlockSpec(facts.rows, max(facts.page_rows, 1), {}, {})
             return Part(context, facts, type_, 0, root)
         superchunk = open_superchunk(reader, facts, tuning.current.small_part_bytes)
         _check_packing(claims, superchunk.info.packing)
-        root = place(superchunk.info, type_, "", 0)
+        root = block_spec(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, facts, type_, nbytes, root, superchunk, reader)
 
 
-def _decoded(root: BlockPlace, sizes: Mapping[str, int]) -> int:
+def _decoded(root: BlockSpec, sizes: Mapping[str, int]) -> int:
     """Return the decoded bytes of a tree; CorruptError unless its values have these sizes."""
     places = list(root.walk())
     in_file = {one.name: one.nbytes for one in places if one.nbytes}
@@ -872,7 +876,7 @@ def _check_packing(claims: Set[str], packing: str) -> None:
         raise CorruptError(f"packing {packing!r}; the line of the column says {expected!r}")
 
 
-def _of_line(root: BlockPlace, nan_is_null: bool) -> BlockPlace:
+def _of_line(root: BlockSpec, nan_is_null: bool) -> BlockSpec:
     """Return the tree, with what the line of the column says of its nulls."""
     if nan_is_null and VALID in root.streams:
         raise CorruptError(f"'nan_is_null' and a stream {VALID!r}; expected one of them")

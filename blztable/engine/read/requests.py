@@ -48,7 +48,7 @@ from blztable.columns.sinks import (
     Sums,
     Words,
 )
-from blztable.engine.read.parts import BlockPlace, Part, StreamPlace
+from blztable.engine.read.parts import BlockSpec, Part, StreamSpec
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import Progress, Task, scratch
 from blztable.errors import BlzError, CorruptError
@@ -77,7 +77,7 @@ class Run:
 
     Attributes
     ----------
-    part, place
+    part, spec
         The part and the stream.
     requests
         The requests that have bytes in these chunks, in the order of their bytes.
@@ -88,7 +88,7 @@ class Run:
     """
 
     part: Part
-    place: StreamPlace
+    spec: StreamSpec
     requests: Sequence[ByteRequest]
     first: int
     last: int
@@ -97,12 +97,12 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Return the uncompressed bytes of the chunks."""
-        return sum(self.place.info.chunks[self.first : self.last])
+        return sum(self.spec.info.chunks[self.first : self.last])
 
     @property
     def cbytes(self) -> int:
         """Return the number of bytes of the chunks in the file."""
-        first = self.place.first_chunk
+        first = self.spec.first_chunk
         return self.part.offsets[first + self.last] - self.part.offsets[first + self.first]
 
     @property
@@ -117,18 +117,18 @@ class Run:
 
     def decode(self) -> None:
         """Read the chunks, check and decompress each, and pass the bytes to the sinks."""
-        part, place, requests = self.part, self.place, self.requests
-        index = place.first_chunk + self.first
-        offsets = part.offsets[index : place.first_chunk + self.last + 1]
+        part, spec, requests = self.part, self.spec, self.requests
+        index = spec.first_chunk + self.first
+        offsets = part.offsets[index : spec.first_chunk + self.last + 1]
         raw = scratch(offsets[-1] - offsets[0])
         assert part.reader is not None
-        with part.error_context(place.name, self.first):
+        with part.error_context(spec.name, self.first):
             if part.reader.read_into(offsets[0], raw) != len(raw):
                 raise CorruptError(f"the file ends within the chunk at offset {offsets[0]}")
-        checksum, digests, typesize = part.checksum, part.digests, place.info.typesize
+        checksum, digests, typesize = part.checksum, part.digests, spec.info.typesize
         size, digest = checksum.size, checksum.digest
         begin, head = self.begin, 0
-        for number, nbytes in enumerate(place.info.chunks[self.first : self.last]):
+        for number, nbytes in enumerate(spec.info.chunks[self.first : self.last]):
             chunk = raw[offsets[number] - offsets[0] : offsets[number + 1] - offsets[0] - size]
             if not nbytes:
                 continue  # An empty item: its chunk says nothing.
@@ -156,10 +156,10 @@ class Run:
                         decompress_blocks(chunk, typesize, whole, *needed, LARGE_CHUNK_BYTES)
                     _give(requests, head, begin, whole)
             except BlzError:
-                with part.error_context(place.name, self.first + number):
+                with part.error_context(spec.name, self.first + number):
                     raise
             begin = end
-        with part.error_context(place.name, self.first):
+        with part.error_context(spec.name, self.first):
             for request in requests:
                 request.sink.finish(self.begin, begin)
 
@@ -191,8 +191,8 @@ class MadeRun(Run):
 
     def decode(self) -> None:
         """Pass zeros to the sinks, which decode them."""
-        step = tuning.current.run_bytes // self.place.layout.typesize * self.place.layout.typesize
-        with self.part.error_context(self.place.name):
+        step = tuning.current.run_bytes // self.spec.layout.typesize * self.spec.layout.typesize
+        with self.part.error_context(self.spec.name):
             for request in self.requests:
                 for low in range(request.low, request.high, step):
                     high = min(low + step, request.high)
@@ -207,7 +207,7 @@ class BundledRun(Run):
     @property
     def slot(self) -> tuple[int, int]:
         """The chunk, and the first byte of the stream in it."""
-        return self.part.slots[self.place.first_chunk]
+        return self.part.slots[self.spec.first_chunk]
 
     @property
     def cbytes(self) -> int:
@@ -220,7 +220,7 @@ class BundledRun(Run):
     def give(self, contents: np.ndarray) -> None:
         """Pass the stream's bytes of a chunk to the sinks."""
         start, nbytes = self.slot[1], self.nbytes
-        with self.part.error_context(self.place.name):
+        with self.part.error_context(self.spec.name):
             _give(self.requests, 0, 0, contents[start : start + nbytes])
             for request in self.requests:
                 request.sink.finish(0, nbytes)
@@ -251,38 +251,38 @@ class _BundledRuns:
         """Read the chunk, check and decompress it, and pass each stream to its sinks."""
         first = self.runs[0]
         assert first.part.bundle is not None
-        with first.part.error_context(first.place.name, first.slot[0]):
+        with first.part.error_context(first.spec.name, first.slot[0]):
             contents = first.part.bundle.contents(first.slot[0])
         for one in self.runs:
             one.give(contents)
 
 
-def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Iterator[Run]:
+def runs(part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]) -> Iterator[Run]:
     """Yield the chunks of a stream that hold requested bytes, about `run_bytes` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
     """
     if not requests:
         return
-    if not place.has_chunks:
-        yield MadeRun(part, place, requests, 0, 0, 0)
+    if not spec.has_chunks:
+        yield MadeRun(part, spec, requests, 0, 0, 0)
         return
     if part.bundle is not None:
-        yield BundledRun(part, place, requests, 0, 1, 0)
+        yield BundledRun(part, spec, requests, 0, 1, 0)
         return
     # The open run: its first chunk, its byte offset, and its first request.
     first: int | None = None
     begin = head = 0
     # The request that contains the next byte, or else the next one; and the last request reached.
     request = last = at = index = 0
-    ends, most = list(accumulate(place.info.chunks)), tuning.current.run_bytes
+    ends, most = list(accumulate(spec.info.chunks)), tuning.current.run_bytes
     while requests[-1].high > at:
         end = ends[index]
         while requests[request].high <= at:
             request += 1
         is_needed = requests[request].low < end
         if first is not None and (not is_needed or at - begin >= most):
-            yield Run(part, place, requests[head : last + 1], first, index, begin)
+            yield Run(part, spec, requests[head : last + 1], first, index, begin)
             first = None
         if is_needed and first is None:
             first, begin, head = index, at, request
@@ -292,7 +292,7 @@ def runs(part: Part, place: StreamPlace, requests: Sequence[ByteRequest]) -> Ite
         index = index + 1 if is_needed else bisect_right(ends, requests[request].low)
         at = ends[index - 1]
     if first is not None:
-        yield Run(part, place, requests[head : last + 1], first, index, begin)
+        yield Run(part, spec, requests[head : last + 1], first, index, begin)
 
 
 def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Task]:
@@ -380,23 +380,23 @@ class SpanRows(PartRows):
     def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
         """Yield the runs of every stream, in the order of the file."""
         root = self.part.root
-        for name, place in root.streams.items():
+        for name, spec in root.streams.items():
             requests = []
             for number, span in enumerate(self._spans, first):
-                low, high = place.range_of(span.start, span.stop)
-                if place.layout.bits == 1 and span.start % 8:
+                low, high = spec.range_of(span.start, span.stop)
+                if spec.layout.bits == 1 and span.start % 8:
                     low = span.start // 8
                     target = decoder.target(number, name) if decoder else None
                     sink = Shifted(target, span.start, span.count) if target else _CHECKED
-                    requests.append(ByteRequest(low, high, place.decoding(sink)))
-                elif low < high and isinstance(place.encoding, Dictionary):
-                    sink = _items(place.encoding, span, decoder, number)
+                    requests.append(ByteRequest(low, high, spec.decoding(sink)))
+                elif low < high and isinstance(spec.encoding, Dictionary):
+                    sink = _items(spec.encoding, span, decoder, number)
                     requests.append(ByteRequest(low, high, sink))
                 elif low < high:
                     target = decoder.target(number, name) if decoder else None
-                    first_value, _ = place.value_range(span.start, span.stop)
-                    requests.append(ByteRequest(low, high, _memory(place, target, first_value)))
-            yield from runs(self.part, place, requests)
+                    first_value, _ = spec.value_range(span.start, span.stop)
+                    requests.append(ByteRequest(low, high, _memory(spec, target, first_value)))
+            yield from runs(self.part, spec, requests)
         yield from _fill_children(self.part, root, decoder, first)
 
 
@@ -410,20 +410,20 @@ class PickedRows(PartRows):
         self._pages = pages
         self._ends: Ends | PickedItems | None = None
         # Each target, and the function that makes its bytes if they are not there already.
-        self._picked: list[tuple[StreamPlace, StreamBuffer, Callable[[], np.ndarray] | None]] = []
+        self._picked: list[tuple[StreamSpec, StreamBuffer, Callable[[], np.ndarray] | None]] = []
 
     def locate(self) -> Iterator[Run]:
         """Yield the runs of the item ends, if the rows are items."""
         root = self.part.root
-        place = root.streams.get(ENDS)
-        if place is not None and isinstance(place.encoding, Dictionary):
-            self._ends = PickedItems(self._rows, place.encoding)
-            yield from self._runs(place, self._ends)
-        elif place is not None:
-            values, width = root.streams[VALUES], place.layout.typesize
+        spec = root.streams.get(ENDS)
+        if spec is not None and isinstance(spec.encoding, Dictionary):
+            self._ends = PickedItems(self._rows, spec.encoding)
+            yield from self._runs(spec, self._ends)
+        elif spec is not None:
+            values, width = root.streams[VALUES], spec.layout.typesize
             bounds = (values.bound_rows, values.bounds)
             ends = self._ends = Ends(self._rows, width, root.rows, *bounds)
-            yield from self._runs(place, place.decoding(ends))
+            yield from self._runs(spec, spec.decoding(ends))
 
     def plan(self) -> None:
         """Describe the rows as one piece, as if the part had no other rows."""
@@ -431,9 +431,9 @@ class PickedRows(PartRows):
         if ends is not None:
             with self.part.error_context(self.part.root.streams[ENDS].name):
                 ends.check()
-        for name, place in self.part.root.streams.items():
-            if place.layout.bits is not None:
-                sizes[name] = place.layout.nbytes(rows)
+        for name, spec in self.part.root.streams.items():
+            if spec.layout.bits is not None:
+                sizes[name] = spec.layout.nbytes(rows)
             else:
                 assert ends is not None
                 sizes[name] = ends.nbytes
@@ -447,66 +447,66 @@ class PickedRows(PartRows):
         """Yield the runs of every stream but the item ends, which are known."""
         root = self.part.root
         yield from _fill_children(self.part, root, decoder, first)
-        for name, place in root.streams.items():
+        for name, spec in root.streams.items():
             if decoder is None:
                 if name != ENDS:
-                    yield from self._runs(place, _CHECKED)
+                    yield from self._runs(spec, _CHECKED)
                 continue
             target = decoder.target(first, name)
             if self._ends is not None and name == ENDS:
-                self._picked.append((place, target, self._ends.encode))
+                self._picked.append((spec, target, self._ends.encode))
                 continue
             if isinstance(self._ends, PickedItems) and name == VALUES:
-                self._picked.append((place, target, self._ends.items))
+                self._picked.append((spec, target, self._ends.items))
                 continue
-            if place.encoding is not None and not place.has_chunks:
-                self._picked.append((place, target, None))
-                place.encoding.pick(self._rows, target.buffer, target.buffer)
+            if spec.encoding is not None and not spec.has_chunks:
+                self._picked.append((spec, target, None))
+                spec.encoding.pick(self._rows, target.buffer, target.buffer)
                 continue
             aside: Bits | Codes | Sums | None = None
-            if place.layout.bits == 1:
+            if spec.layout.bits == 1:
                 aside = Bits(self._rows)
-            elif isinstance(place.encoding, Delta):
-                aside = Sums(self._rows, place.encoding)
-            elif place.encoding is not None and not place.encoding.needs_pages:
-                aside = Codes(self._rows, place.encoding, place.layout.nbytes(1))
-            self._picked.append((place, target, aside.encode if aside else None))
-            sink = aside or place.decoding(self._within(place, target))
+            elif isinstance(spec.encoding, Delta):
+                aside = Sums(self._rows, spec.encoding)
+            elif spec.encoding is not None and not spec.encoding.needs_pages:
+                aside = Codes(self._rows, spec.encoding, spec.layout.nbytes(1))
+            self._picked.append((spec, target, aside.encode if aside else None))
+            sink = aside or spec.decoding(self._within(spec, target))
             is_items = isinstance(self._ends, Ends) and name == VALUES
-            yield from self._items_runs(place, sink) if is_items else self._runs(place, sink)
+            yield from self._items_runs(spec, sink) if is_items else self._runs(spec, sink)
 
-    def _within(self, place: StreamPlace, target: StreamBuffer) -> Sink:
+    def _within(self, spec: StreamSpec, target: StreamBuffer) -> Sink:
         """Return the sink that copies the rows into the target."""
-        if place.layout.bits is not None:
-            return Words(self._rows, place.layout.bits // 8, target.buffer)
+        if spec.layout.bits is not None:
+            return Words(self._rows, spec.layout.bits // 8, target.buffer)
         assert isinstance(self._ends, Ends)
         return Bytes(self._ends.starts, self._ends.ends, target.buffer)
 
     def settle(self) -> None:
         """Encode the picked rows of some sinks into their target, and check each target."""
-        for place, target, make in self._picked:
+        for spec, target, make in self._picked:
             if make is not None:
                 target.buffer[:] = make()
             if target.check is not None and len(target.buffer):
-                with self.part.error_context(place.name):
+                with self.part.error_context(spec.name):
                     target.check(0, len(target.buffer))
 
-    def _runs(self, place: StreamPlace, sink: Sink) -> Iterator[Run]:
+    def _runs(self, spec: StreamSpec, sink: Sink) -> Iterator[Run]:
         """Yield the runs of the pages that have the rows."""
-        ranges = (place.range_of(span.start, span.stop) for span in self._pages)
+        ranges = (spec.range_of(span.start, span.stop) for span in self._pages)
         requests = [ByteRequest(low, high, sink) for low, high in ranges if low < high]
-        return runs(self.part, place, requests)
+        return runs(self.part, spec, requests)
 
-    def _items_runs(self, place: StreamPlace, sink: Sink) -> Iterator[Run]:
+    def _items_runs(self, spec: StreamSpec, sink: Sink) -> Iterator[Run]:
         """Yield the runs of the chunks that have the items: the rest of a page is not read."""
         assert isinstance(self._ends, Ends)
         filled = self._ends.starts < self._ends.ends
         starts, ends = self._ends.starts[filled], self._ends.ends[filled]
         if not len(starts):
             return iter(())
-        bounds = np.array(place.bounds)
-        if place.bound_rows > 1:
-            bounds = np.cumsum([0, *place.info.chunks])
+        bounds = np.array(spec.bounds)
+        if spec.bound_rows > 1:
+            bounds = np.cumsum([0, *spec.info.chunks])
         first = np.searchsorted(bounds, starts, "right") - 1
         last = np.searchsorted(bounds, ends)
         # Items that share a chunk, or lie in adjacent ones, become one request.
@@ -516,7 +516,7 @@ class PickedRows(PartRows):
             ByteRequest(low, high, sink)
             for low, high in zip(lows.tolist(), highs.tolist(), strict=True)
         ]
-        return runs(self.part, place, requests)
+        return runs(self.part, spec, requests)
 
 
 def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number: int) -> ItemsSink:
@@ -526,27 +526,27 @@ def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number:
     return ItemsSink(encoding, pages, *targets)
 
 
-def _memory(place: StreamPlace, target: StreamBuffer | None, low: int) -> Sink:
+def _memory(spec: StreamSpec, target: StreamBuffer | None, low: int) -> Sink:
     if target is None:
         return _CHECKED
-    if target.valid is not None and isinstance(place.encoding, Scaled):
-        one, unit = place.encoding, 8 * place.encoding.stored.nbytes(1)
-        if one.has_all_nans and not any(nbytes % unit for nbytes in place.info.chunks[:-1]):
+    if target.valid is not None and isinstance(spec.encoding, Scaled):
+        one, unit = spec.encoding, 8 * spec.encoding.stored.nbytes(1)
+        if one.has_all_nans and not any(nbytes % unit for nbytes in spec.info.chunks[:-1]):
             return DecodingNulls(
                 one, Memory(StreamBuffer(target.buffer), low), target.valid, low // 8
             )
-    if place.encoding is None or place.layout.name != ENDS:
-        return place.decoding(Memory(target, low))
+    if spec.encoding is None or spec.layout.name != ENDS:
+        return spec.decoding(Memory(target, low))
     # Ends that are made of lengths ascend, and fill their pages.
-    return place.decoding(Memory(StreamBuffer(target.buffer), low), target.shift)
+    return spec.decoding(Memory(StreamBuffer(target.buffer), low), target.shift)
 
 
-def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
+def _child_pieces(block: BlockSpec) -> dict[str, Piece]:
     """Describe the children of a block, which are read whole; all pieces of a part share them."""
     return {
         name: Piece(
             child.rows,
-            {stream: place.nbytes for stream, place in child.streams.items()},
+            {stream: spec.nbytes for stream, spec in child.streams.items()},
             children=_child_pieces(child),
         )
         for name, child in block.children.items()
@@ -554,36 +554,36 @@ def _child_pieces(block: BlockPlace) -> dict[str, Piece]:
 
 
 def _fill_children(
-    part: Part, block: BlockPlace, decoder: Decoder | None, number: int
+    part: Part, block: BlockSpec, decoder: Decoder | None, number: int
 ) -> Iterator[Run]:
     """Yield the runs of all children, which the pieces of one part share."""
     for name, child in block.children.items():
         below, index = decoder.child(number, name) if decoder else (None, 0)
-        for stream, place in child.streams.items():
-            if place.decoded:
+        for stream, spec in child.streams.items():
+            if spec.decoded:
                 target = below.target(index, stream) if below else None
-                request = ByteRequest(0, place.decoded, _memory(place, target, 0))
-                yield from runs(part, place, [request])
+                request = ByteRequest(0, spec.decoded, _memory(spec, target, 0))
+                yield from runs(part, spec, [request])
         yield from _fill_children(part, child, below, index)
 
 
-def _piece_of_pages(block: BlockPlace, span: RowSpan, children: dict[str, Piece]) -> Piece:
+def _piece_of_pages(block: BlockSpec, span: RowSpan, children: dict[str, Piece]) -> Piece:
     """Describe whole pages of a block."""
     page_rows = block.page_rows
     sizes, first_byte, items = {}, 0, 0
     pages: tuple[int, ...] = ()
-    for name, place in block.streams.items():
-        low, high = place.value_range(span.start, span.stop)
-        if place.layout.dtype == ROWS:
+    for name, spec in block.streams.items():
+        low, high = spec.value_range(span.start, span.stop)
+        if spec.layout.dtype == ROWS:
             items = high - low
-        elif place.layout.bits == 1:
-            sizes[name] = place.layout.nbytes(span.count)
+        elif spec.layout.bits == 1:
+            sizes[name] = spec.layout.nbytes(span.count)
         else:
             sizes[name] = high - low
-        if place.info.pages is not None:
+        if spec.info.pages is not None:
             first_byte = low
-        if place.info.pages is not None and place.bound_rows == page_rows:
-            pages = place.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
+        if spec.info.pages is not None and spec.bound_rows == page_rows:
+            pages = spec.info.pages[span.start // page_rows : -(-span.stop // page_rows)]
     return Piece(
         span.count, sizes, first_byte, page_rows, pages, children, block.nan_is_null, items
     )

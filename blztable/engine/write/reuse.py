@@ -91,14 +91,14 @@ def _counterparts(old: Part, info: BlockInfo) -> Iterator[tuple[int, int]]:
 
     If an item of text grew, the chunks behind it begin at other rows, and few of them are equal.
     """
-    first, places = 0, old.streams
+    first, specs = 0, old.streams
     for name, stream in info.walk():
-        place = places.get(name)
-        if place is not None and place.info.typesize == stream.typesize:
-            sizes = zip(stream.chunks, place.info.chunks, strict=False)
+        spec = specs.get(name)
+        if spec is not None and spec.info.typesize == stream.typesize:
+            sizes = zip(stream.chunks, spec.info.chunks, strict=False)
             for index, (size, old_size) in enumerate(sizes):
                 if size == old_size:
-                    yield first + index, place.first_chunk + index
+                    yield first + index, spec.first_chunk + index
         first += len(stream.chunks)
 
 
