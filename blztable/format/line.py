@@ -453,7 +453,7 @@ class LinePattern:
         found = self._form.fullmatch(line)
         self._common = found.group(_ROWS, _STREAMS) if found else None
 
-    def places(self, line: bytes, path: Path) -> list[int] | None:
+    def first_entries(self, line: bytes, path: Path) -> list[int] | None:
         """Return the first entry of each part in its bundle; None if the line differs in anything
         else.
         """

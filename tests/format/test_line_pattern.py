@@ -35,7 +35,7 @@ LIKE = LinePattern(line_of().encode(), GROUPS)
 )
 def test_lines_that_differ_in_places_and_statistics_are_alike(path, at, bound):
     line = line_of(path, tuple(at), bound=bound)
-    assert LIKE.places(line.encode(), (path,)) == at
+    assert LIKE.first_entries(line.encode(), (path,)) == at
     decoded = ColumnParts.decode(line.encode(), (path,), GROUPS)
     assert list(decoded.at) == at
     assert decoded.facts.rows == line_of().facts.rows
@@ -52,7 +52,7 @@ def test_lines_that_differ_in_places_and_statistics_are_alike(path, at, bound):
     ],
 )
 def test_a_line_that_says_something_else_is_not_alike(other):
-    assert LIKE.places(other.encode(), other.path) is None
+    assert LIKE.first_entries(other.encode(), other.path) is None
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_a_line_that_says_something_else_is_not_alike(other):
 def test_other_spellings_are_decoded_and_not_compared(change, by):
     line = line_of().encode()
     assert change in line
-    assert LIKE.places(line.replace(change, by), (3,)) is None
+    assert LIKE.first_entries(line.replace(change, by), (3,)) is None
 
 
 def test_a_line_of_another_path_is_not_alike():
-    assert LIKE.places(line_of(4).encode(), (3,)) is None
-    assert LIKE.places(line_of(4).encode(), (3, 4)) is None
+    assert LIKE.first_entries(line_of(4).encode(), (3,)) is None
+    assert LIKE.first_entries(line_of(4).encode(), (3, 4)) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_line_of_another_path_is_not_alike():
     ],
 )
 def test_a_line_that_is_not_spelled_as_lines_in_bundles_are_has_none_like_it(like):
-    assert LinePattern(like, GROUPS).places(like, (3,)) is None
+    assert LinePattern(like, GROUPS).first_entries(like, (3,)) is None
 
 
 @given(

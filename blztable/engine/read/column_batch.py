@@ -100,11 +100,11 @@ def _batches_of(
         like = LinePattern(version.text(lines[0]), len(first.k))
         paths = version.head.columns.paths
         for line in lines:
-            places = like.places(version.text(line), paths[line])
-            if places is None:
+            entries = like.first_entries(version.text(line), paths[line])
+            if entries is None:
                 others.append(line)
             else:
-                at[line] = places
+                at[line] = entries
         if len(at) >= tuning.current.matrix_columns_read:
             yield first, at
         lines = [line for line in others if line != lines[0]]
@@ -125,18 +125,22 @@ def _of_batch(
     if not (is_sound and claims <= {NAN_IS_NULL} and first.streams.keys() <= {VALID, VALUES}):
         return []
     numbers = np.array(list(at.values()), np.int64)
-    found = [_places(parts, first, group, numbers[:, group], stream) for group in groups]
+    found = [_columns_in(parts, first, group, numbers[:, group], stream) for group in groups]
     kept = np.flatnonzero(np.logical_and.reduce([is_such for _, is_such in found]))
     kept = kept[np.argsort(found[0][0].values["chunk"][kept], kind="stable")]
     lines = np.array(list(at))[kept].tolist()
-    places = [one.of(kept) for one, _ in found]
+    bundle_columns = [one.of(kept) for one, _ in found]
     claimed = () if has_nans else first.claims.get(NAN_IS_NULL, ())
     null = [bool(claimed and claimed[group]) for group in groups]
-    chunks = places[0].values["chunk"]
+    chunks = bundle_columns[0].values["chunk"]
     cuts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
     return [
         _ColumnsOfChunk(
-            type_, stream, lines[low:high], [one.of(slice(low, high)) for one in places], null
+            type_,
+            stream,
+            lines[low:high],
+            [one.of(slice(low, high)) for one in bundle_columns],
+            null,
         )
         for low, high in pairwise(cuts)
         if low < high
@@ -144,7 +148,7 @@ def _of_batch(
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _BundleColumns:
     """Where the codes of columns are in one bundle, and how they are encoded.
 
     Attributes
@@ -155,7 +159,7 @@ class _Places:
         Rows of a column.
     valid, values
         The entries of each column.
-    known
+    encodings
         The encodings of these columns, with base 0; None for values that are not encoded.
     forms
         For each of these, the index of the first one that differs in odd values only.
@@ -167,12 +171,12 @@ class _Places:
     rows: int
     valid: np.ndarray
     values: np.ndarray
-    known: Sequence[Narrow | Scaled | None]
+    encodings: Sequence[Narrow | Scaled | None]
     forms: np.ndarray
     which: np.ndarray
 
-    def of(self, columns: np.ndarray | slice) -> "_Places":
-        """Return the places of some of the columns."""
+    def of(self, columns: np.ndarray | slice) -> "_BundleColumns":
+        """Return some of the columns."""
         valid, values, which = self.valid[columns], self.values[columns], self.which[columns]
         return replace(self, valid=valid, values=values, which=which)
 
@@ -190,11 +194,11 @@ class _Places:
                 codes = _rows_of(contents, self.values[some])
                 is_all = len(some) == len(out)
                 values = out if is_all else np.empty((len(some), self.rows), out.dtype)
-                decode_batch(self.known[form], self.values["base"][some], codes, values)
+                decode_batch(self.encodings[form], self.values["base"][some], codes, values)
                 if not is_all:
                     out[some] = values
         for column, which in enumerate(self.which.tolist()):
-            encoding = self.known[which]
+            encoding = self.encodings[which]
             if isinstance(encoding, Scaled) and len(encoding.at):
                 out[column, encoding.at] = encoding.odd.view(out.dtype)
 
@@ -211,10 +215,10 @@ class _Places:
             yield np.flatnonzero(chunks == chunk), self.bundle.contents(chunk)
 
 
-def _places(
+def _columns_in(
     parts: OpenParts, first: ColumnParts, group: int, at: np.ndarray, stream: StreamLayout
-) -> tuple[_Places, np.ndarray]:
-    """Return the places of columns in a bundle, and for each whether it is as the line says.
+) -> tuple[_BundleColumns, np.ndarray]:
+    """Return columns in a bundle, and for each whether it is as the line says.
 
     `at` has the number of the first entry of each part, from 1: that of its validity.
     """
@@ -235,13 +239,13 @@ def _places(
     numbers, which = np.unique(values["encoding"], return_inverse=True)
     owner = Owner(stream, rows, page_rows)
     found = [bundle.encoding(number, owner) for number in numbers.tolist()]
-    known = [one if isinstance(one, Narrow | Scaled) else None for one in found]
-    is_known = [one is other for one, other in zip(found, known, strict=True)]
-    stored = [(one.stored if one else stream).nbytes(rows) for one in known]
-    is_such &= (values["nbytes"] == np.array(stored)[which]) & np.array(is_known)[which]
+    encodings = [one if isinstance(one, Narrow | Scaled) else None for one in found]
+    is_number = [one is other for one, other in zip(found, encodings, strict=True)]
+    stored = [(one.stored if one else stream).nbytes(rows) for one in encodings]
+    is_such &= (values["nbytes"] == np.array(stored)[which]) & np.array(is_number)[which]
     firsts: dict[object, int] = {}
-    forms = [firsts.setdefault(form_of(one), index) for index, one in enumerate(known)]
-    return _Places(bundle, rows, valid, values, known, np.array(forms), which), is_such
+    forms = [firsts.setdefault(form_of(one), index) for index, one in enumerate(encodings)]
+    return _BundleColumns(bundle, rows, valid, values, encodings, np.array(forms), which), is_such
 
 
 def _rows_of(contents: np.ndarray, entries: np.ndarray) -> np.ndarray:
@@ -262,16 +266,16 @@ class _ColumnsOfChunk:
         type_: pa.DataType,
         stream: StreamLayout,
         lines: Sequence[int],
-        places: Sequence[_Places],
+        in_bundle: Sequence[_BundleColumns],
         nan_is_null: Sequence[bool],
     ) -> None:
-        """Take the columns, and for each bundle their places, and whether NaN is null."""
+        """Take the columns, and for each bundle where they are, and whether NaN is null."""
         self._type = type_
         self._dtype = stream.dtype
         self._lines = lines
-        self._places = places
+        self._columns_in = in_bundle
         self._nan_is_null = nan_is_null
-        self._rows = sum(one.rows for one in places)
+        self._rows = sum(one.rows for one in in_bundle)
         self.cells = self._rows * len(lines)
         self.nbytes = stream.nbytes(self._rows) * len(lines)
         self._values: Sequence[np.ndarray]
@@ -285,16 +289,16 @@ class _ColumnsOfChunk:
         matrix = np.empty((count, rows if is_small else 0), dtype)
         self._values = list(matrix) if is_small else [np.empty(rows, dtype) for _ in range(count)]
         valid, low = np.ones((count, rows if self._may_have_nulls else 0), np.bool_), 0
-        for places, nan_is_null in zip(self._places, self._nan_is_null, strict=True):
-            high = low + places.rows
-            part = matrix[:, low:high] if is_small else np.empty((count, places.rows), dtype)
-            places.decode(part)
+        for in_bundle, nan_is_null in zip(self._columns_in, self._nan_is_null, strict=True):
+            high = low + in_bundle.rows
+            part = matrix[:, low:high] if is_small else np.empty((count, in_bundle.rows), dtype)
+            in_bundle.decode(part)
             for values, some in () if is_small else zip(self._values, part, strict=True):
                 values[low:high] = some
             if nan_is_null:
                 np.equal(part, part, out=valid[:, low:high])
-            elif places.has_bitmaps:
-                places.decode_validity(valid[:, low:high])
+            elif in_bundle.has_bitmaps:
+                in_bundle.decode_validity(valid[:, low:high])
             low = high
         if not valid.all():
             self._nulls = (rows - valid.sum(axis=1)).tolist()
@@ -302,7 +306,7 @@ class _ColumnsOfChunk:
 
     @property
     def _may_have_nulls(self) -> bool:
-        return any(self._nan_is_null) or any(one.has_bitmaps for one in self._places)
+        return any(self._nan_is_null) or any(one.has_bitmaps for one in self._columns_in)
 
     def columns(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
         """Yield the columns by line."""
