@@ -31,8 +31,8 @@ from blztable.storage.one_file.records import (
     SEAL_BYTES,
     SEAL_MAGIC,
     VALUE,
+    Extent,
     Foot,
-    Place,
     RecordHead,
     crc32,
     decode_foot,
@@ -85,38 +85,38 @@ class FileCommit:
     front_crc: int
     damage: str = ""
 
-    def read(self, place: Place, offset: int, length: int) -> bytes:
+    def read(self, extent: Extent, offset: int, length: int) -> bytes:
         """Return bytes of a value; fewer if the value ends earlier."""
-        length = max(min(length, place.length - offset), 0)
-        start = place.position + offset
+        length = max(min(length, extent.length - offset), 0)
+        start = extent.position + offset
         begin = self.end - len(self.tail)
         if begin <= start < self.end:
             return self.tail[start - begin : start - begin + length]
         return self.source.read(start, length)
 
-    def read_into(self, place: Place, offset: int, buffer: memoryview) -> int:
+    def read_into(self, extent: Extent, offset: int, buffer: memoryview) -> int:
         """Fill a buffer with bytes of a value; return their number."""
-        view = memoryview(buffer).cast("B")[: max(place.length - offset, 0)]
-        return self.source.read_into(place.position + offset, view)
+        view = memoryview(buffer).cast("B")[: max(extent.length - offset, 0)]
+        return self.source.read_into(extent.position + offset, view)
 
 
 class ValueReader(Closing):
     """An open value."""
 
-    __slots__ = ("_commit", "_place", "size")
+    __slots__ = ("_commit", "_extent", "size")
 
-    def __init__(self, commit: FileCommit, place: Place) -> None:
+    def __init__(self, commit: FileCommit, extent: Extent) -> None:
         self._commit: FileCommit | None = commit
-        self._place = place
-        self.size = place.length
+        self._extent = extent
+        self.size = extent.length
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset`; fewer if the value ends earlier."""
-        return self._opened().read(self._place, offset, length)
+        return self._opened().read(self._extent, offset, length)
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
-        return self._opened().read_into(self._place, offset, buffer)
+        return self._opened().read_into(self._extent, offset, buffer)
 
     def close(self) -> None:
         """Close the value."""
@@ -397,7 +397,7 @@ _STEP_BYTES = 4 << 20
 
 
 def problems_around(
-    keys: Iterable[str], find: Callable[[str], tuple[FileCommit, Place]]
+    keys: Iterable[str], find: Callable[[str], tuple[FileCommit, Extent]]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is wrong around values: their keys, and what it is."""
     for key in keys:
@@ -407,21 +407,21 @@ def problems_around(
                 yield key, message
 
 
-def _record_problem(commit: FileCommit, place: Place, key: str) -> str | None:
+def _record_problem(commit: FileCommit, extent: Extent, key: str) -> str | None:
     """Return what is wrong with the record of a value; None if nothing is."""
     length = record_bytes(key, 0)
-    start = place.position - length
+    start = extent.position - length
     head = decode_head(commit.source.read(start, length), start) if start >= 0 else None
-    if head is None or (head.kind, head.key, head.value) != (VALUE, key, place):
+    if head is None or (head.kind, head.key, head.value) != (VALUE, key, extent):
         return "the head of its record is damaged, or that of another value"
     found = 0
-    for data in _pieces(commit, place):
+    for data in _pieces(commit, extent):
         found = crc32(data, found)
     if found == head.crc:
         return None
     return f"its crc32 is {found:08x}, the record says {head.crc:08x}"
 
 
-def _pieces(commit: FileCommit, place: Place) -> Iterator[bytes]:
-    for offset in range(0, place.length, _STEP_BYTES):
-        yield commit.source.read(place.position + offset, min(_STEP_BYTES, place.length - offset))
+def _pieces(commit: FileCommit, extent: Extent) -> Iterator[bytes]:
+    for offset in range(0, extent.length, _STEP_BYTES):
+        yield commit.source.read(extent.position + offset, min(_STEP_BYTES, extent.length - offset))

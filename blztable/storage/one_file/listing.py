@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from blztable.errors import CorruptError, LimitError
-from blztable.storage.one_file.records import Place
+from blztable.storage.one_file.records import Extent
 from blztable.storage.store import Damaged
 from blztable.strict_json import strict_decoder
 
@@ -28,7 +28,7 @@ class Listing:
     def __init__(self) -> None:
         # A line is None once its names have changed.
         self._lines: dict[str, bytes | None] = {"": None}
-        self._names: dict[str, dict[str, Place]] = {"": {}}
+        self._names: dict[str, dict[str, Extent]] = {"": {}}
         # The bytes of the values under each prefix.
         self._bytes: dict[str, int] = {"": 0}
         # No value ends behind this position.
@@ -83,12 +83,12 @@ class Listing:
         """Bytes of all values."""
         return sum(self._bytes.values())
 
-    def find(self, key: str) -> Place | None:
+    def find(self, key: str) -> Extent | None:
         """Return where the value of a key lies; None if there is none."""
         prefix, name = _parts(key)
         return self.names(prefix).get(name)
 
-    def names(self, prefix: str) -> dict[str, Place]:
+    def names(self, prefix: str) -> dict[str, Extent]:
         """Return the values directly under a prefix; empty if there is no such prefix."""
         names = self._names.get(prefix)
         if names is None:
@@ -120,18 +120,18 @@ class Listing:
         below = (other[len(start) :] for other in self._lines if other.startswith(start))
         return {name.partition("/")[0] for name in below if name} | set(self.names(prefix))
 
-    def values(self) -> Iterator[tuple[str, Place]]:
-        """Yield each key with its place."""
+    def values(self) -> Iterator[tuple[str, Extent]]:
+        """Yield each key with its extent."""
         for prefix in self._lines:
-            for name, place in self.names(prefix).items():
-                yield (f"{prefix}/{name}" if prefix else name), place
+            for name, extent in self.names(prefix).items():
+                yield (f"{prefix}/{name}" if prefix else name), extent
 
-    def add(self, key: str, place: Place) -> None:
+    def add(self, key: str, extent: Extent) -> None:
         """Name a value; it replaces one of the same key."""
         prefix, name = _parts(key)
         names = self._changed(prefix)
-        self._bytes[prefix] += place.length - names.get(name, Place(0, 0)).length
-        names[name] = place
+        self._bytes[prefix] += extent.length - names.get(name, Extent(0, 0)).length
+        names[name] = extent
 
     def make(self, prefix: str) -> None:
         """Add an empty prefix."""
@@ -153,7 +153,7 @@ class Listing:
             return True
         return False
 
-    def _changed(self, prefix: str) -> dict[str, Place]:
+    def _changed(self, prefix: str) -> dict[str, Extent]:
         self.make(prefix)
         if self._lines[prefix] is not None or prefix in self._names:
             self._names[prefix] = dict(self.names(prefix))
@@ -167,8 +167,8 @@ class Listing:
             line = _text(
                 {
                     "name": list(names),
-                    "position": [place.position for place in names.values()],
-                    "length": [place.length for place in names.values()],
+                    "position": [extent.position for extent in names.values()],
+                    "length": [extent.length for extent in names.values()],
                 }
             )
             if len(line) > MOST_LINE:
@@ -176,19 +176,19 @@ class Listing:
             self._lines[prefix] = line
         return line
 
-    def _decode(self, prefix: str) -> dict[str, Place]:
+    def _decode(self, prefix: str) -> dict[str, Extent]:
         line = self._lines[prefix]
         assert line is not None, prefix
         lists = _parsed(line, _KEYS)
         names, positions, lengths = lists["name"], lists["position"], lists["length"]
         _check_texts(names, unique=True)
         _check_numbers([*positions, *lengths])
-        places = list(map(Place, positions, lengths))
+        extents = list(map(Extent, positions, lengths))
         if not len(names) == len(positions) == len(lengths):
             raise Damaged(f"the index of the file: the lists of {prefix!r} differ in length")
-        if sum(lengths) != self._bytes[prefix] or any(sum(one) > self._limit for one in places):
+        if sum(lengths) != self._bytes[prefix] or any(sum(one) > self._limit for one in extents):
             raise Damaged(f"the index of the file: values of {prefix!r} lie behind its end")
-        return dict(zip(names, places, strict=True))
+        return dict(zip(names, extents, strict=True))
 
 
 def check_size(nbytes: int) -> None:

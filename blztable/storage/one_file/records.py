@@ -40,7 +40,7 @@ VALUE, INDEX = 1, 2
 crc32 = isal_zlib.crc32
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where a value lies in the file."""
 
     position: int
@@ -53,7 +53,7 @@ class RecordHead:
 
     kind: int
     key: str
-    value: Place
+    value: Extent
     crc: int
 
     @property
@@ -195,7 +195,7 @@ def decode_head(data: bytes, position: int) -> RecordHead | None:
         key = name.decode()
     except UnicodeDecodeError:
         return None
-    return RecordHead(kind, key, Place(position + HEAD_BYTES + named, length), crc)
+    return RecordHead(kind, key, Extent(position + HEAD_BYTES + named, length), crc)
 
 
 def encode_foot(foot: Foot, block: Sequence[Buffer]) -> bytes:

@@ -49,7 +49,7 @@ from blztable.storage.one_file.commits import (
 )
 from blztable.storage.one_file.identity import Seen
 from blztable.storage.one_file.listing import Listing
-from blztable.storage.one_file.records import Place
+from blztable.storage.one_file.records import Extent
 from blztable.storage.one_file.writing import Writing, replaced
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Reader, Store
 
@@ -98,8 +98,8 @@ class OneFileStore(Store):
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value."""
-        commit, place = self._find(key)
-        return commit.read(place, offset, place.length if length is None else length)
+        commit, extent = self._find(key)
+        return commit.read(extent, offset, extent.length if length is None else length)
 
     def put(self, key: str, data: Buffer) -> None:
         """Set the value under `key` by a commit of its own."""
@@ -281,8 +281,8 @@ class OneFileStore(Store):
         user = object()
         with self._changed, self._unused(user):
             while True:
-                commit, place = self._lockable(key)
-                is_pin = place is not None and place.length > 0
+                commit, extent = self._lockable(key)
+                is_pin = extent is not None and extent.length > 0
                 holder = self._holders.setdefault(key, Holder())
                 remaining = deadline - time.monotonic()
                 # The last condition takes the lock of the file.
@@ -377,13 +377,13 @@ class OneFileStore(Store):
             commit = self._look()
             return Listing() if commit is None else commit.listing
 
-    def _find(self, key: str) -> tuple[FileCommit, Place]:
+    def _find(self, key: str) -> tuple[FileCommit, Extent]:
         """Return where a value lies; KeyNotFound, or CorruptError for a prefix."""
         with self._changed:
             for commit, listing in self._views():
-                place = listing.find(key)
-                if place is not None:
-                    return commit, place
+                extent = listing.find(key)
+                if extent is not None:
+                    return commit, extent
             listing = self._listing()
             listing.check_above(self.name, key)
             if listing.has_prefix(key):
@@ -407,21 +407,21 @@ class OneFileStore(Store):
         """Return the newest commit of the file as it is now."""
         return self._seen.look()
 
-    def _lockable(self, key: str) -> tuple[FileCommit | None, Place | None]:
+    def _lockable(self, key: str) -> tuple[FileCommit | None, Extent | None]:
         """Return the commit and the place of what a lock is on; no place for a prefix.
 
         Another process may have removed a version that this one has pinned: it stays readable.
         """
         listing = self._listing()
         commit = self._seen.newest if self._writing is None else self._writing.commit
-        place = listing.find(key)
-        if place is None and not listing.has_prefix(key):
+        extent = listing.find(key)
+        if extent is None and not listing.has_prefix(key):
             holder = self._holders.get(key)
             if holder is not None and holder.locks and holder.is_shared:
                 return self._find(key)
             listing.check_above(self.name, key)
             raise KeyNotFound(key)
-        return commit, place
+        return commit, extent
 
     # The commit that is made
 

@@ -27,8 +27,8 @@ from blztable.storage.one_file.records import (
     ID_DIGITS,
     INDEX,
     VALUE,
+    Extent,
     Foot,
-    Place,
     crc32,
     decode_head,
     encode_foot,
@@ -117,7 +117,7 @@ class Writing:
         written = record(self._end, key, buffers)
         start = self._end + sum(map(_length, written[:3]))
         self._append(written)
-        self.listing.add(key, Place(start, self._end - start))
+        self.listing.add(key, Extent(start, self._end - start))
         self._has_changed = True
 
     def make(self, prefix: str) -> None:
@@ -139,7 +139,7 @@ class Writing:
         before, base = self.listing.copy(), self.commit
         written = record(self._end, key, [data])
         start = self._end + sum(map(_length, written[:3]))
-        self.listing.add(key, Place(start, memoryview(data).nbytes))
+        self.listing.add(key, Extent(start, memoryview(data).nbytes))
         try:
             self._publish(written)
         finally:
@@ -225,7 +225,7 @@ class Writing:
         """True if the file has a value that is not named any more, or bytes that are no record."""
         source = self.commit.source
         check_front(source, self.commit, self._file.name)
-        live = {place for _, place in self.listing.values()}
+        live = {extent for _, extent in self.listing.values()}
         end = len(front_of(source, self._file.name))
         for head in records(source, end):
             if head.kind == VALUE and head.value not in live:
@@ -292,20 +292,20 @@ class Writing:
         front = next_front(front_of(source, self._file.name), _new_id())
         append([front])
         end = len(front)
-        for key, place in sorted(self.listing.values(), key=lambda value: value[1]):
+        for key, extent in sorted(self.listing.values(), key=lambda value: value[1]):
             # The checksum is that of the old record, so damage stays visible.
-            at = place.position - record_bytes(key, 0)
-            head = None if at < 0 else decode_head(source.read(at, place.position - at), at)
-            if head is None or (head.key, head.value) != (key, place):
+            at = extent.position - record_bytes(key, 0)
+            head = None if at < 0 else decode_head(source.read(at, extent.position - at), at)
+            if head is None or (head.key, head.value) != (key, extent):
                 raise CorruptError(f"{self._file.name}/{key}: the head of the record is damaged")
-            start = record_head(end, key, place.length, head.crc)
+            start = record_head(end, key, extent.length, head.crc)
             append(start)
             end += sum(map(_length, start))
-            listing.add(key, Place(end, place.length))
-            for offset in range(0, place.length, _COPY_BYTES):
-                size = min(_COPY_BYTES, place.length - offset)
-                append([self.commit.read(place, offset, size)])
-            end += place.length
+            listing.add(key, Extent(end, extent.length))
+            for offset in range(0, extent.length, _COPY_BYTES):
+                size = min(_COPY_BYTES, extent.length - offset)
+                append([self.commit.read(extent, offset, size)])
+            end += extent.length
         for prefix in self.listing.prefixes():
             listing.make(prefix)
         index = record(end, "", [listing.encode()], INDEX)

@@ -319,7 +319,7 @@ def test_a_listing_knows_its_prefixes_after_any_changes(changes):
     listing = Listing()
     for change, key in changes:
         if change == "add":
-            listing.add(key, records.Place(100, 0))
+            listing.add(key, records.Extent(100, 0))
         elif change == "make":
             listing.make(key)
         elif change == "remove":
