@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from blztable.storage.resolve import Place
+    from blztable.storage.resolve import StoreLike
 
 
 def _writer() -> Callable[..., None]:
@@ -27,7 +27,7 @@ class _ToBlz:
     def __init__(self, data: pd.DataFrame | pd.Series) -> None:
         self._data = data
 
-    def __call__(self, path: "Place", **options: Any) -> None:
+    def __call__(self, path: "StoreLike", **options: Any) -> None:
         _writer()(self._data, path, **options)
 
     @property

@@ -30,7 +30,7 @@ from blztable.engine.write.options import (
     given_storage,
 )
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
-from blztable.storage.resolve import Place, opened_at, store_at
+from blztable.storage.resolve import StoreLike, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def create(
-    path: Place,
+    path: StoreLike,
     schema: pa.Schema | pd.DataFrame | Mapping[str, Any],
     *,
     mode: Literal["x", "w"] = "x",
@@ -124,7 +124,7 @@ def create(
 
 
 def open(
-    path: Place,
+    path: StoreLike,
     mode: Literal["r", "a"] = "r",
     *,
     version: int | str | None = None,
@@ -217,7 +217,7 @@ def open(
     return table
 
 
-def exists(path: Place) -> bool:
+def exists(path: StoreLike) -> bool:
     """Whether a table is at a path, so that `open` finds it.
 
     Parameters
@@ -260,7 +260,7 @@ def _is_unfinished(store: Store) -> bool:
     return False
 
 
-def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: str) -> CTable:
+def _open_to_read(path: StoreLike, version: int | str | None, at: At, on_corrupt: str) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
@@ -279,7 +279,7 @@ def _open_to_read(path: Place, version: int | str | None, at: At, on_corrupt: st
 
 
 def read_blz(
-    path: Place,
+    path: StoreLike,
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
@@ -376,7 +376,7 @@ def read_blz(
 
 
 def read_table(
-    path: Place,
+    path: StoreLike,
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
@@ -436,7 +436,7 @@ def read_table(
 
 
 def dataset(
-    path: Place | Sequence[Place],
+    path: StoreLike | Sequence[StoreLike],
     *,
     dictionaries: Sequence[str] | Literal["auto"] | None = None,
     views: bool = False,

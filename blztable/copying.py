@@ -31,7 +31,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import BlzError, CorruptError, FormatError
 from blztable.report import Copied
-from blztable.storage.resolve import LAYOUTS, Place, opened_at
+from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
@@ -46,8 +46,8 @@ _ReportLosses = Callable[[int, int | None], object] | None
 
 
 def copy(
-    source: Place,
-    target: Place,
+    source: StoreLike,
+    target: StoreLike,
     *,
     layout: Literal["directory", "file"] | None = None,
     columns: Sequence[str] | None = None,
@@ -220,7 +220,7 @@ def _back(store: Store, version: int | str | None) -> Iterator[Version]:
 
 def _copy_files(
     table: CTable,
-    target: Place,
+    target: StoreLike,
     layout: str | None,
     durability: str,
     progress: ProgressOption,
@@ -263,7 +263,7 @@ def _copy_files(
 def _copy_rows(
     table: CTable,
     source: TableReader,
-    target: Place,
+    target: StoreLike,
     layout: Literal["directory", "file"] | None,
     mode: Literal["x", "w"],
     on_corrupt: Literal["raise", "skip"],

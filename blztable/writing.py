@@ -27,7 +27,7 @@ from blztable.engine.write.options import (
     given_storage,
 )
 from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import Place, opened_at
+from blztable.storage.resolve import StoreLike, opened_at
 from blztable.storage.store import Store
 from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption, reporting
@@ -35,7 +35,7 @@ from blztable.table.progress import ProgressOption, reporting
 
 def to_blz(
     data: Any,
-    path: Place,
+    path: StoreLike,
     *,
     mode: Literal["w", "a", "x"] = "w",
     index: bool | None = None,

@@ -22,11 +22,13 @@ URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path
 # Of a file object that cannot seek, up to this many bytes are copied to memory, more to a disk.
 SPOOLED_BYTES = 64 << 20
 # A path, bytes, a binary file or a store. IO has no type that all binary files have.
-Place = str | os.PathLike[str] | Store | Any
+StoreLike = str | os.PathLike[str] | Store | Any
 
 
 @contextmanager
-def opened_at(place: Place, layout: str | None = None, *, is_new: bool = False) -> Iterator[Store]:
+def opened_at(
+    place: StoreLike, layout: str | None = None, *, is_new: bool = False
+) -> Iterator[Store]:
     """Yield the store at a place, as `store_at`; close it if the block fails."""
     store = store_at(place, layout, is_new=is_new)
     try:
@@ -36,7 +38,7 @@ def opened_at(place: Place, layout: str | None = None, *, is_new: bool = False) 
         raise
 
 
-def store_at(place: Place, layout: str | None = None, *, is_new: bool = False) -> Store:
+def store_at(place: StoreLike, layout: str | None = None, *, is_new: bool = False) -> Store:
     """Return the store at a place; return a store unchanged.
 
     Parameters
