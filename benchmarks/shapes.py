@@ -129,7 +129,7 @@ def claim_groups(path: Path, groups: int) -> None:
     from dataclasses import replace
 
     from blztable.format import manifest
-    from blztable.format.line import FactArrays
+    from blztable.format.line import PartMetaArrays
 
     (file,) = (path / "meta" / "manifest").iterdir()
     data = file.read_bytes()
@@ -142,7 +142,7 @@ def claim_groups(path: Path, groups: int) -> None:
         many = replace(
             parts,
             k=tuple(range(1, groups + 1)),
-            facts=FactArrays.of([parts.facts[0]] * groups),
+            meta=PartMetaArrays.of([parts.meta[0]] * groups),
             streams={name: sizes * groups for name, sizes in parts.streams.items()},
             known={name: known * groups for name, known in parts.known.items()},
         )

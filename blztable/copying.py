@@ -230,7 +230,7 @@ def _copy_files(
     """Write the files of a version to a new table, byte for byte."""
     version = table._snapshot.version
     groups = range(len(version.head.row_groups))
-    nbytes = sum(facts.cbytes for group in groups for _, facts in files(version, group))
+    nbytes = sum(meta.cbytes for group in groups for _, meta in files(version, group))
     with (
         opened_at(target, layout, is_new=True) as store,
         reporting(progress, "copying") as callback,

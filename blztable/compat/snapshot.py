@@ -41,7 +41,7 @@ from blztable.engine.version.schema import paths_of
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, FormatError, LimitError, SchemaError
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts, FactArrays
+from blztable.format.line import ColumnParts, PartMetaArrays
 from blztable.format.manifest import ColumnIndex, Head
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
 from blztable.storage.store import Store
@@ -64,8 +64,8 @@ class OldVersion(Version):
         """Return what a line would say; raise the error of a column that cannot be read."""
         rows, values = self.head.row_groups, self.values(self.field_of(line))
         pages, none = (values.chunk_rows,) * len(rows), (0,) * len(rows)
-        facts = FactArrays(rows, pages, none, none, none, none)
-        return ColumnParts(self.head.columns.paths[line], (1,) * len(rows), facts, {}, {})
+        meta = PartMetaArrays(rows, pages, none, none, none, none)
+        return ColumnParts(self.head.columns.paths[line], (1,) * len(rows), meta, {}, {})
 
     def values(self, index: int) -> StoredArray:
         """Return the stored array of a column; raise the error that it has instead."""

@@ -40,8 +40,8 @@ ENTRY = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class BundleFacts:
-    """The facts of a bundle in the head: its number, and what recognises the superchunk."""
+class BundleMeta:
+    """A bundle in the head: its number, and what recognises the superchunk."""
 
     k: int
     cbytes: int
@@ -50,7 +50,7 @@ class BundleFacts:
     crc: int
 
 
-Bundles = tuple[BundleFacts | None, ...]
+Bundles = tuple[BundleMeta | None, ...]
 
 
 def bundles_of_groups(value: Json, groups: int) -> Bundles:
@@ -59,11 +59,9 @@ def bundles_of_groups(value: Json, groups: int) -> Bundles:
         return ()
     if not isinstance(value, dict):
         raise CorruptError("the head of a manifest: 'bundles' is not an object")
-    names = BundleFacts.__slots__
+    names = BundleMeta.__slots__
     arrays = (jsontext.numbers(value.get(name), "bundles", groups) for name in names)
-    bundles = tuple(
-        BundleFacts(*facts) if facts[0] else None for facts in zip(*arrays, strict=True)
-    )
+    bundles = tuple(BundleMeta(*meta) if meta[0] else None for meta in zip(*arrays, strict=True))
     found = [bundle.k for bundle in bundles if bundle]
     if len(set(found)) != len(found):
         raise CorruptError("the head of a manifest: two row groups have the same bundle")
@@ -72,7 +70,7 @@ def bundles_of_groups(value: Json, groups: int) -> Bundles:
 
 def bundles_to_json(bundles: Bundles) -> Json:
     """Return the bundles as the head has them."""
-    names = BundleFacts.__slots__
+    names = BundleMeta.__slots__
     return {name: [getattr(one, name) if one else 0 for one in bundles] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""A column's line of the manifest: the address, the facts and the statistics of each part.
+"""A column's line of the manifest: the address, the metadata and the statistics of each part.
 
 A part has a file of its own, with the number `k`, or lies in the bundle of its row group, where
 `at` is the number of its first entry. The bundles are in the head.
@@ -30,11 +30,11 @@ import numpy as np
 from blztable.block_terms import PER_ITEM, VALID
 from blztable.errors import CorruptError
 from blztable.format import jsontext, layout
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleMeta
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.metadata import check_page_rows
-from blztable.format.superchunk import PartFacts
+from blztable.format.superchunk import PartMeta
 
 # Name of the metalayer with the zone map.
 PAGES_LAYER = "pages"
@@ -49,8 +49,8 @@ _FIRST_ARRAY = b'"k":['
 # The beginning of a line, up to the numbers of its files.
 _LINE_START = re.compile(rb'\{"path":[0-9,\[\]]+,"k":\[((?:[0-9]{1,18},)*[0-9]{1,18})\]')
 _PAGE_ROWS = re.compile(rb'"page_rows":\[(?:[0-9]{1,18},)*([0-9]{1,18})\]')
-# Returns the facts of a part, or the arrays of facts of several parts, as a tuple.
-_FACTS = attrgetter(*PartFacts.__slots__)
+# Returns the metadata of a part, or the arrays of metadata of several parts, as a tuple.
+_META = attrgetter(*PartMeta.__slots__)
 # The numbers and bounds of a line as it is written, and what `_line_of` finds in one.
 _PLACE = rb"[1-9][0-9]{0,17}"
 _SIZE = rb"(?:0|[1-9][0-9]{0,17})"
@@ -181,8 +181,8 @@ def _decode(values: list[Json]) -> tuple[bytes | None, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class FactArrays:
-    """The facts of a column's parts as arrays; an object for each part would cost too much."""
+class PartMetaArrays:
+    """The metadata of a column's parts as arrays; an object for each part would cost too much."""
 
     rows: tuple[int, ...]
     page_rows: tuple[int, ...]
@@ -192,13 +192,13 @@ class FactArrays:
     crc: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[PartFacts]) -> Self:
-        """Return the facts of these parts as arrays."""
-        return cls(*zip(*map(_FACTS, parts), strict=True)) if parts else cls(*((),) * 6)
+    def of(cls, parts: Sequence[PartMeta]) -> Self:
+        """Return the metadata of these parts as arrays."""
+        return cls(*zip(*map(_META, parts), strict=True)) if parts else cls(*((),) * 6)
 
-    def __getitem__(self, group: int) -> PartFacts:
-        """Return the facts of the part in this row group."""
-        return PartFacts(*[array[group] for array in _FACTS(self)])
+    def __getitem__(self, group: int) -> PartMeta:
+        """Return the metadata of the part in this row group."""
+        return PartMeta(*[array[group] for array in _META(self)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class ColumnParts:
 
     path: Path
     k: tuple[int, ...]
-    facts: FactArrays
+    meta: PartMetaArrays
     streams: Mapping[str, tuple[int, ...]]
     # Statistics as JSON; `statistics` decodes them on demand.
     known: Mapping[str, Json]
@@ -229,7 +229,7 @@ class ColumnParts:
     def unit_rows(self, group: int) -> int:
         """Return the rows that are decoded together: those of a page, one if items are chunks."""
         is_item = PER_ITEM in self.claims and self.claims[PER_ITEM][group]
-        return 1 if is_item else max(self.facts.page_rows[group], 1)
+        return 1 if is_item else max(self.meta.page_rows[group], 1)
 
     def has_bytes(self, group: int) -> bool:
         """True if the part of a row group is stored, in a file of its own or in a bundle."""
@@ -239,7 +239,7 @@ class ColumnParts:
         """True if the part of a row group lies in a bundle."""
         return bool(self.at and self.at[group])
 
-    def key(self, group: int, bundles: Sequence[BundleFacts | None]) -> str:
+    def key(self, group: int, bundles: Sequence[BundleMeta | None]) -> str:
         """Return the key of the file that has the part of a row group; "" if it has no bytes.
 
         `bundles` are those in the head. Raise CorruptError if the part's row group has none.
@@ -265,7 +265,7 @@ class ColumnParts:
     @property
     def cbytes(self) -> int:
         """Return the bytes of all parts."""
-        return sum(self.facts.cbytes)
+        return sum(self.meta.cbytes)
 
     def of_group(self, group: int) -> "ColumnParts":
         """Return the part of one row group as a line."""
@@ -278,7 +278,7 @@ class ColumnParts:
         return ColumnParts(
             self.path,
             (self.k[group],),
-            FactArrays.of([self.facts[group]]),
+            PartMetaArrays.of([self.meta[group]]),
             {n: b for n, b in streams.items() if b[0] or not n.endswith(VALID)},
             {name: [entries[group]] for name, entries in known.items()},
             one(self.at),
@@ -294,7 +294,7 @@ class ColumnParts:
             both = (*mine, *theirs)
             return both if is_all else tuple(both[index] for index in order)
 
-        mine, theirs = self.facts, other.facts
+        mine, theirs = self.meta, other.meta
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
         claims = {
@@ -310,7 +310,7 @@ class ColumnParts:
         return ColumnParts(
             self.path,
             chosen(self.k, other.k),
-            FactArrays(
+            PartMetaArrays(
                 *(chosen(getattr(mine, name), getattr(theirs, name)) for name in mine.__slots__)
             ),
             # Parts that come and go leave the line as it was: it names streams that a part has.
@@ -333,7 +333,7 @@ class ColumnParts:
             "k": self.k,
             **({"at": self.at} if self.at else {}),
             **claims,
-            **dict(zip(FactArrays.__slots__, _FACTS(self.facts), strict=True)),
+            **dict(zip(PartMetaArrays.__slots__, _META(self.meta), strict=True)),
             "streams": self.streams,
             **self.known,
         }
@@ -347,10 +347,13 @@ class ColumnParts:
         # Paths are compared as text, because in Python 0.0 and False are equal to 0.
         if not isinstance(line, dict) or repr(line.get("path")) != repr(path_to_json(path)):
             raise CorruptError(f"{context}: its path is another one")
-        facts = FactArrays(
-            *(jsontext.numbers(line.get(name), context, groups) for name in FactArrays.__slots__)
+        meta = PartMetaArrays(
+            *(
+                jsontext.numbers(line.get(name), context, groups)
+                for name in PartMetaArrays.__slots__
+            )
         )
-        for page_rows in set(facts.page_rows):
+        for page_rows in set(meta.page_rows):
             check_page_rows(page_rows)
         k = jsontext.numbers(line.get("k"), context, groups)
         files = [number for number in k if number != NO_FILE]
@@ -371,7 +374,7 @@ class ColumnParts:
         return cls(
             path,
             k,
-            facts,
+            meta,
             {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
             at,

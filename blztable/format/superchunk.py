@@ -13,7 +13,7 @@ from operator import sub
 
 from blztable.block_terms import ENDS, PLAIN, VALUES
 from blztable.errors import CorruptError, FormatError, LimitError
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleMeta
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.header import (
     BLOSCPACK,
@@ -35,8 +35,8 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class PartFacts:
-    """The facts of one superchunk in the manifest: enough to read it and to recognise it."""
+class PartMeta:
+    """What is known of one superchunk in the manifest: enough to read it and to recognise it."""
 
     rows: int
     page_rows: int
@@ -64,8 +64,8 @@ def pack(
     digests: Sequence[bytes],
     checksum: Checksum,
     layers: Mapping[str, Layer],
-) -> tuple[list[bytes], PartFacts]:
-    """Return the bytes of the superchunk that holds `chunks`, in pieces, and its facts."""
+) -> tuple[list[bytes], PartMeta]:
+    """Return the bytes of the superchunk that holds `chunks`, in pieces, and its metadata."""
     front = _front(info, chunks, checksum)
     trailer, crc = Trailer(checksum.size, b"".join(digests), layers).encode(front)
     pieces = [front]
@@ -73,10 +73,10 @@ def pack(
         pieces += (chunk, digest)
     pieces.append(trailer)
     cbytes = sum(map(len, pieces))
-    return pieces, PartFacts(info.rows, info.page_rows, cbytes, len(front), len(trailer), crc)
+    return pieces, PartMeta(info.rows, info.page_rows, cbytes, len(front), len(trailer), crc)
 
 
-def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
+def unpack(front: bytes, trailer: bytes, meta: PartMeta) -> Superchunk:
     """Read front and trailer; raise CorruptError unless the manifest describes them."""
     try:
         header = FileHeader.decode(front)
@@ -84,27 +84,27 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
         # Damaged bytes may look like another version: report the damage.
         Trailer.check_crc(front, trailer)
         raise
-    if not len(front) == header.front_length == facts.front_length:
+    if not len(front) == header.front_length == meta.front_length:
         raise CorruptError(
             f"a front of {len(front)} bytes; its header says {header.front_length}, "
-            f"the manifest {facts.front_length}"
+            f"the manifest {meta.front_length}"
         )
-    if len(trailer) != facts.trailer_length or Trailer.stored_crc(trailer) != facts.crc:
+    if len(trailer) != meta.trailer_length or Trailer.stored_crc(trailer) != meta.crc:
         raise CorruptError("the trailer is not the one that the manifest describes")
     checksum = CHECKSUMS[header.checksum]
     if checksum.size == 0:
         raise CorruptError("the superchunk has no checksums; expected one for each chunk")
     decoded = Trailer.decode(front, trailer, header.nchunks, checksum.size)
-    offsets = chunk_offsets(front, header, facts)
+    offsets = chunk_offsets(front, header, meta)
     if header.meta_size:
         metadata = front[FILE_HEADER.size : len(front) - 8 * header.nchunks]
         info = BlockInfo.decode(metadata, header.nchunks)
     else:
-        info = _genuine(header, facts)
-    if (info.rows, info.page_rows) != (facts.rows, facts.page_rows):
+        info = _genuine(header, meta)
+    if (info.rows, info.page_rows) != (meta.rows, meta.page_rows):
         raise CorruptError(
             f"{info.rows} rows in pages of {info.page_rows}; "
-            f"the manifest says {facts.rows} in pages of {facts.page_rows}"
+            f"the manifest says {meta.rows} in pages of {meta.page_rows}"
         )
     expected = _header(info, header.version == BLOSCPACK, checksum, header.meta_size)
     if header != expected:
@@ -112,13 +112,13 @@ def unpack(front: bytes, trailer: bytes, facts: PartFacts) -> Superchunk:
     return Superchunk(header, info, checksum, offsets, decoded)
 
 
-def chunk_offsets(front: bytes, header: FileHeader, facts: PartFacts | BundleFacts) -> list[int]:
+def chunk_offsets(front: bytes, header: FileHeader, meta: PartMeta | BundleMeta) -> list[int]:
     """Return where each chunk begins, and the trailer; CorruptError unless they ascend."""
     at = len(front) - 8 * header.nchunks
     # Python integers do not wrap around, and most files have few chunks.
     offsets = [
         *struct.unpack_from(f"<{header.nchunks}q", front, at),
-        facts.cbytes - facts.trailer_length,
+        meta.cbytes - meta.trailer_length,
     ]
     least = CHUNK_HEADER.size + CHECKSUMS[header.checksum].size
     if header.nchunks and (offsets[0] != len(front) or min(map(sub, offsets[1:], offsets)) < least):
@@ -169,7 +169,7 @@ def _header(info: BlockInfo, is_genuine: bool, checksum: Checksum, meta_size: in
     )
 
 
-def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
+def _genuine(header: FileHeader, meta: PartMeta) -> BlockInfo:
     """Return the block of a version-3 file, from its header and the manifest's rows."""
     if not header.nchunks or not 0 < header.last_chunk <= header.chunk_size:
         raise CorruptError(
@@ -179,4 +179,4 @@ def _genuine(header: FileHeader, facts: PartFacts) -> BlockInfo:
     nbytes = header.chunk_size * (header.nchunks - 1) + header.last_chunk
     chunks = even_chunks(nbytes, header.chunk_size)
     stream = StreamInfo(VALUES, "", header.typesize, chunks)
-    return BlockInfo(facts.rows, facts.page_rows, (stream,))
+    return BlockInfo(meta.rows, meta.page_rows, (stream,))

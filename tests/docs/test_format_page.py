@@ -28,7 +28,7 @@ from blztable.format import chunk, header, layout, manifest, metadata
 from blztable.format.bundle import ENTRY
 from blztable.format.header import CHECKSUMS
 from blztable.format.line import Statistics
-from blztable.format.superchunk import PartFacts, unpack
+from blztable.format.superchunk import PartMeta, unpack
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file import records
 from golden import reader
@@ -643,11 +643,11 @@ def test_statistics_of_pages_have_the_keys_of_the_page(store):
     assert len(Statistics.decode(blob, pages)) == pages
 
 
-def front_and_facts(store: RamStore) -> tuple[bytes, PartFacts]:
+def front_and_facts(store: RamStore) -> tuple[bytes, PartMeta]:
     data = store.get(layout.part((0,), 1))
     line = json.loads(store.get(layout.manifest(1)).splitlines()[2])
     names = ("rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
-    facts = PartFacts(*(line[name][0] for name in names))
+    facts = PartMeta(*(line[name][0] for name in names))
     return data[: facts.front_length], facts
 
 
@@ -724,7 +724,7 @@ def test_the_dump_of_a_superchunk_is_the_one_that_the_dump_of_the_manifest_names
     start, length = head.columns.offsets[column], head.columns.lengths[column]
     line = dumped_bytes(MANIFEST)[start : start + length]
     parts = manifest.decode_column(line, head, column)
-    facts = parts.facts[0]
+    facts = parts.meta[0]
     assert len(data) == facts.cbytes
     opened = unpack(data[: facts.front_length], data[-facts.trailer_length :], facts)
     sizes = {stream.name: (stream.nbytes,) for stream in opened.info.streams}

@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.format.line import ColumnParts, FactArrays, LinePattern, LineTemplate, Statistics
-from blztable.format.superchunk import PartFacts
+from blztable.format.line import ColumnParts, LinePattern, LineTemplate, PartMetaArrays, Statistics
+from blztable.format.superchunk import PartMeta
 
 GROUPS = 2
 
 
 def line_of(path=3, at=(7, 9), rows=(2000, 50), bound=b"12345678", **changes):
     """Return a column of two parts that lie in bundles."""
-    facts = [PartFacts(count, 2048, 100 + path, 0, 0, 0) for count in rows]
+    facts = [PartMeta(count, 2048, 100 + path, 0, 0, 0) for count in rows]
     statistics = Statistics((0, 1), (0, 0), (bound, None), (bound, bound))
     values = {
         "path": (path,),
         "k": (0, 0),
-        "facts": FactArrays.of(facts),
+        "meta": PartMetaArrays.of(facts),
         "streams": {"values": tuple(8 * count for count in rows)},
         "known": statistics.to_json(),
         "at": at,
@@ -38,7 +38,7 @@ def test_lines_that_differ_in_places_and_statistics_are_alike(path, at, bound):
     assert LIKE.first_entries(line.encode(), (path,)) == at
     decoded = ColumnParts.decode(line.encode(), (path,), GROUPS)
     assert list(decoded.at) == at
-    assert decoded.facts.rows == line_of().facts.rows
+    assert decoded.meta.rows == line_of().meta.rows
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_template_encodes_lines_as_they_are_encoded_one_by_one(path, at, cbyte
         return ColumnParts(
             (path,),
             (0,),
-            FactArrays.of([PartFacts(2000, 2048, cbytes, 0, 0, 0)]),
+            PartMetaArrays.of([PartMeta(2000, 2048, cbytes, 0, 0, 0)]),
             {"values": (16000,), "100 %d": (1,)},
             statistics.to_json(),
             (at,),

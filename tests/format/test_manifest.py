@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from blztable.errors import CorruptError, FormatError
 from blztable.format import manifest
 from blztable.format.jsontext import MAX_NUMBER
-from blztable.format.line import NO_FILE, ColumnParts, FactArrays, Statistics, file_numbers
+from blztable.format.line import NO_FILE, ColumnParts, PartMetaArrays, Statistics, file_numbers
 from blztable.format.manifest import HEAD_FIELDS, ColumnIndex, Head
-from blztable.format.superchunk import PartFacts
+from blztable.format.superchunk import PartMeta
 
 SIZES = st.integers(0, MAX_NUMBER)
 PAGE_ROWS = st.integers(3, 30).map(lambda power: 1 << power)
@@ -35,7 +35,7 @@ def column_parts(draw, path, groups):
     return ColumnParts(
         path,
         draw(numbers.map(tuple)),
-        FactArrays.of(each(st.builds(PartFacts, SIZES, PAGE_ROWS, *[SIZES] * 4))),
+        PartMetaArrays.of(each(st.builds(PartMeta, SIZES, PAGE_ROWS, *[SIZES] * 4))),
         {name: each(SIZES) for name in draw(st.lists(TEXT, max_size=3, unique=True))},
         Statistics(each(SIZES), each(SIZES), each(bounds), each(bounds)).to_json(),
     )
@@ -117,7 +117,7 @@ def test_a_manifest_comes_back(data, head):
 PARTS = ColumnParts(
     (7,),
     (1, 4),
-    FactArrays.of([PartFacts(10, 8, 500, 40, 60, 99), PartFacts(5, 8, 300, 40, 60, 98)]),
+    PartMetaArrays.of([PartMeta(10, 8, 500, 40, 60, 99), PartMeta(5, 8, 300, 40, 60, 98)]),
     {"valid": (2, 0), "values": (80, 40)},
     Statistics((1, 0), (0, 0), (b"\0", None), (b"\1", None)).to_json(),
 )
@@ -373,7 +373,7 @@ LISTS = ["k", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "
 def test_the_good_line_is_what_the_lies_are_made_from():
     assert ColumnParts.decode(json.dumps(good_line()).encode(), (7,), 2) == PARTS
     assert (PARTS.nbytes, PARTS.cbytes) == (122, 800)
-    assert PARTS.facts[1] == PartFacts(5, 8, 300, 40, 60, 98)
+    assert PARTS.meta[1] == PartMeta(5, 8, 300, 40, 60, 98)
 
 
 @pytest.mark.parametrize("key", [*LISTS, "path", "streams"])

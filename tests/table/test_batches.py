@@ -710,7 +710,7 @@ def damage(path, k: int) -> None:
     data = bytearray(file.read_bytes())
     version, pinned = versions.pin(LocalStore(path))
     with pinned:
-        place = len(data) - version.line_parts(0).facts[k - 1].trailer_length - 8
+        place = len(data) - version.line_parts(0).meta[k - 1].trailer_length - 8
     data[place] ^= 0xFF
     file.write_bytes(data)
 

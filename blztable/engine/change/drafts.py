@@ -25,7 +25,7 @@ from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
 from blztable.format import deletions, layout, manifest
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleMeta
 from blztable.format.line import ColumnParts
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store
@@ -56,10 +56,10 @@ class Drafts:
                     return
                 self._first += 1
             bundle = bundles[group]
-            if bundle is not None and bundle.facts is None:
+            if bundle is not None and bundle.meta is None:
                 return
             staged = [StagedColumn.of(one.finish([group]), one.next_k) for one in columns]
-            self._append(rows[group], staged, None if bundle is None else bundle.facts)
+            self._append(rows[group], staged, None if bundle is None else bundle.meta)
             self._first = 0
 
     def copied(self, version: Version, group: int) -> None:
@@ -70,15 +70,15 @@ class Drafts:
             for line in range(len(index.paths))
         ]
         bundles = version.head.bundles
-        facts = bundles[group] if bundles else None
+        meta = bundles[group] if bundles else None
         head = version.head
-        self._append(head.row_groups[group], staged, facts, head.all_deleted[group])
+        self._append(head.row_groups[group], staged, meta, head.all_deleted[group])
 
     def _append(
         self,
         rows: int,
         columns: Sequence[StagedColumn],
-        bundle: BundleFacts | None,
+        bundle: BundleMeta | None,
         deleted: bytes = b"",
     ) -> None:
         number = self._written + 1

@@ -163,7 +163,7 @@ class Touched:
             column.parts if isinstance(column.parts, int) else staged.file_numbers(line, groups)
             for line, column in enumerate(staged.columns)
         ]
-        facts, seen = staged.row_group_facts(groups), Seen.columns_of(staged)
+        facts, seen = staged.row_group_identities(groups), Seen.columns_of(staged)
         return cls(seen, matches, groups, facts, lines if groups else [], staged.base)
 
     def find(self, newest: StagedVersion, change: str) -> list[int]:
@@ -210,7 +210,7 @@ class Touched:
 
     def _are_in_place(self, newest: StagedVersion) -> bool:
         """True if the row groups have the same indices; only lines that differ are parsed."""
-        if newest.row_group_facts(self.groups) != self.facts:
+        if newest.row_group_identities(self.groups) != self.facts:
             return False
         for line, mine in enumerate(self.lines):
             theirs = newest.columns[line].parts

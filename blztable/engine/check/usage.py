@@ -79,7 +79,7 @@ class ColumnCheck:
         except BlzError as error:
             self._note(error, is_readable=False)
             return
-        for message in _false_facts(version, line, self.parts):
+        for message in _false_meta(version, line, self.parts):
             self._note(message, is_readable=True)
         try:
             self.statistics = self.parts.statistics
@@ -103,7 +103,7 @@ class PartCheck:
     def __init__(self, column: ColumnCheck, parts: ColumnParts, group: int, first: int) -> None:
         self.column = column
         self.group = group
-        self.facts = parts.facts[group]
+        self.meta = parts.meta[group]
         self._unit_rows = parts.unit_rows(group)
         self.problems: list[Problem] = []
         self.opened: Part | None = None
@@ -156,7 +156,7 @@ class PartCheck:
 
     def read_alone(self, parts: OpenParts) -> None:
         """Decode this part alone; if that fails, find its readable rows."""
-        line, rows = self.column.index, self.facts.rows
+        line, rows = self.column.index, self.meta.rows
 
         def attempt(start: int, stop: int) -> str | None:
             span = RowSpan(self.group, start, stop)
@@ -223,7 +223,7 @@ class PartCheck:
         # The problem itself has the rows.
         stop_of_part = self.first + column.version.head.row_groups[self.group]
         message = message.removesuffix(HAS_ROWS.format(self.first, stop_of_part))
-        stop = self.facts.rows if stop is None else stop
+        stop = self.meta.rows if stop is None else stop
         if not column.has_rows_of_table:
             start, stop = 0, column.version.head.row_groups[self.group]
         rows = self.first + start, self.first + stop
@@ -238,7 +238,7 @@ def check_reading(error: BlzError) -> None:
         raise error
 
 
-def _false_facts(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
+def _false_meta(version: Version, index: int, parts: ColumnParts) -> Iterator[str]:
     """Yield a message for each fact in which head and line differ."""
     head, columns = version.head, version.head.columns
     numbers = [k for k in parts.k if k != NO_FILE]

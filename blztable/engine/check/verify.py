@@ -78,19 +78,19 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                     _check_nested(version, of_group)
             for part in parts:
                 problems += part.problems
-                facts = part.facts
+                meta = part.meta
                 if part.opened and part.opened.superchunk:
                     stop = part.first + head.row_groups[part.group]
                     files[part.key] = part.group, part.first, stop
                     chunks += part.chunks if full else 0
-                    nbytes += facts.cbytes if full else facts.front_length + facts.trailer_length
+                    nbytes += meta.cbytes if full else meta.front_length + meta.trailer_length
             for group in sorted({one.group for one in parts if one.opened and one.opened.bundle}):
                 start = first + sum(head.row_groups[groups[0] : group])
                 bundle = opened.bundle(group)
                 key, stop = bundle.reader.key, start + head.row_groups[group]
                 files[key] = group, start, stop
                 chunks += len(bundle.sizes) if full else 0
-                nbytes += bundle.facts.cbytes if full else bundle.nbytes_to_open
+                nbytes += bundle.meta.cbytes if full else bundle.nbytes_to_open
                 for message in _bundle_problems(bundle) if full else ():
                     problems.append(Problem(message, None, None, group, start, stop, key, True))
             first += sum(rows)
@@ -198,7 +198,7 @@ def _read_together(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -
     """Decode the same nodes of several row groups; False if that fails."""
     nodes = list(zip(*by_group, strict=True))
     spans = {
-        parts[0].column.index: [RowSpan(part.group, 0, part.facts.rows) for part in parts]
+        parts[0].column.index: [RowSpan(part.group, 0, part.meta.rows) for part in parts]
         for parts in nodes
     }
     try:
@@ -206,8 +206,8 @@ def _read_together(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -
         for parts in nodes:
             array, start = arrays[parts[0].column.index], 0
             for part in parts:
-                part.array = one_array(array.slice(start, part.facts.rows))
-                start += part.facts.rows
+                part.array = one_array(array.slice(start, part.meta.rows))
+                start += part.meta.rows
     except BlzError:
         return False
     return True

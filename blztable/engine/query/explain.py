@@ -119,7 +119,7 @@ def _plan(
     is_filter: bool,
     is_returned: bool,
 ) -> ColumnPlan:
-    nodes = [parts.facts for parts in projection.parts(position)]
+    nodes = [parts.meta for parts in projection.parts(position)]
     return ColumnPlan(
         name,
         position,
@@ -129,8 +129,8 @@ def _plan(
         counted.pages,
         sum(
             -(-rows // max(size, 1))
-            for facts in nodes
-            for rows, size in zip(facts.rows, facts.page_rows, strict=True)
+            for meta in nodes
+            for rows, size in zip(meta.rows, meta.page_rows, strict=True)
         ),
         counted.nbytes,
         projection.cbytes(position),

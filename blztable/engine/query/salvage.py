@@ -164,7 +164,7 @@ class _Salvage:
             return [Lost(span.start, span.stop, reason)]
         deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
         # The items of lists have pages of their own.
-        of_rows = [one for one in projection.parts(index) if one.facts[span.group].rows == rows]
+        of_rows = [one for one in projection.parts(index) if one.meta[span.group].rows == rows]
         units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
 
         def attempt(start: int, stop: int) -> str | None:

@@ -151,10 +151,10 @@ class Scan:
 
     def _page_sizes_of(self, index: int) -> np.ndarray:
         parts = self.projection.root(index)
-        page_rows = np.array(parts.facts.page_rows, np.int64)
-        rows = np.array(parts.facts.rows, np.int64)
+        page_rows = np.array(parts.meta.page_rows, np.int64)
+        rows = np.array(parts.meta.rows, np.int64)
         # A part without bytes has no zone map.
-        page_rows *= np.array(parts.facts.cbytes, np.int64) != 0
+        page_rows *= np.array(parts.meta.cbytes, np.int64) != 0
         steps = [index in step.pruner.columns for step in self.steps]
         return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
 
@@ -245,7 +245,7 @@ def statistics_of_groups(projection: Projection, index: int) -> Runs | None:
     if not parts.known:
         return None
     try:
-        return bounds.runs(field.type, parts.facts.rows, parts.statistics)
+        return bounds.runs(field.type, parts.meta.rows, parts.statistics)
     except CorruptError as error:
         store = projection.version.store
         raise CorruptError(f"{store.name}, column {field.name!r}: {error}") from None

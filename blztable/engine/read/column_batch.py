@@ -222,8 +222,8 @@ def _columns_in(
 
     `at` has the number of the first entry of each part, from 1: that of its validity.
     """
-    bundle, facts = parts.bundle(group), first.facts[group]
-    rows, page_rows = facts.rows, facts.page_rows
+    bundle, meta = parts.bundle(group), first.meta[group]
+    rows, page_rows = meta.rows, meta.page_rows
     sizes = {name: nbytes[group] for name, nbytes in first.streams.items()}
     entries = bundle.directory.entries
     if not len(entries):

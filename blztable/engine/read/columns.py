@@ -162,8 +162,8 @@ class OpenColumns(Closing):
             values.append(found)
         (line,), deleted = self.projection.nodes(index), self.version.head.deleted
         stored = [selection.stored_spans(deleted, spans) for spans in groups.values()]
-        facts = self.version.line_parts(line)
-        pages = [selection.of_spans(facts, spans) for spans in stored]
+        line_parts = self.version.line_parts(line)
+        pages = [selection.of_spans(line_parts, spans) for spans in stored]
         codes = read_phases(
             self.parts, [ColumnRead(self.parts, line, rows, Part.as_codes) for rows in pages]
         )
@@ -235,8 +235,8 @@ class OpenColumns(Closing):
         self, lines: Iterable[int], selected: Sequence[RowSpan]
     ) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of these rows of each flat column, by line."""
-        facts = self.version.line_parts
-        return {line: selection.of_spans(facts(line), selected) for line in lines}
+        line_parts = self.version.line_parts
+        return {line: selection.of_spans(line_parts(line), selected) for line in lines}
 
     def _read(
         self,

@@ -55,16 +55,18 @@ class NestedRead:
         """Plan the rows of all nodes, given their lines, which opens the parts of lists."""
         self._type = type_
         self._selected = selected
-        node, facts = Node.of(type_), parts.version.line_parts(lines[0])
+        node, line_parts = Node.of(type_), parts.version.line_parts(lines[0])
         picked = [one for one in selected if isinstance(one, RowIndices)]
         self._exact: _NodeOfRows | None = None
         self.pages: dict[int, Sequence[RowSelection]] = {}
-        if picked and _is_exact(node, picked, facts):
+        if picked and _is_exact(node, picked, line_parts):
             self._exact = _NodeOfRows.of(parts, node, deque(lines), picked, self.pages)
             return
         whole = [one for one in selected if isinstance(one, RowSpan)]
         # Pages of a struct may be large, and those of its fields small.
-        self._spans: Sequence[RowSpan] = whole if not picked else selection.of_rows(facts, picked)
+        self._spans: Sequence[RowSpan] = (
+            whole if not picked else selection.of_rows(line_parts, picked)
+        )
         pages: dict[int, Sequence[RowSpan]] = {}
         self._root = _NodeRead.of(parts, node, deque(lines), self._spans, pages)
         self.pages |= pages
@@ -121,8 +123,8 @@ class _NodeRead:
     ) -> "_NodeRead":
         """Plan the read of a node and of its children, whose lines follow in pre-order."""
         line = lines.popleft()
-        facts = parts.version.line_parts(line)
-        pages = selection.of_spans(facts, [span for span in spans if span.count])
+        line_parts = parts.version.line_parts(line)
+        pages = selection.of_spans(line_parts, [span for span in spans if span.count])
         planned[line] = pages
         inner = pages if node.rows in (ITEMS, RUNS) else spans
         if node.rows == CODES:
@@ -213,12 +215,12 @@ class _NodeOfRows:
         return built
 
 
-def _is_exact(node: Node, picked: Sequence[RowIndices], facts: ColumnParts) -> bool:
+def _is_exact(node: Node, picked: Sequence[RowIndices], line_parts: ColumnParts) -> bool:
     """True if single rows of all nodes are known, and fewer bytes are read than in whole pages."""
     ways = {one.rows for one in node.walk()}
     if ways & {ITEMS, RUNS, CODES}:
         return False
-    rows = sum(facts.facts.rows[one.group] for one in picked)
+    rows = sum(line_parts.meta.rows[one.group] for one in picked)
     count = sum(one.count for one in picked)
     return SIZE not in ways or count * tuning.current.rows_per_list <= rows
 
@@ -245,7 +247,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
 
 def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the values of a dictionary that rows of it need: all of the part."""
-    rows = parts.version.line_parts(line).facts.rows
+    rows = parts.version.line_parts(line).meta.rows
     most = max((rows[span.group] for span in spans), default=0)
     if most > MAX_VALUES:
         name = parts.version.node(line).name
@@ -258,8 +260,8 @@ def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSp
 
 def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
     """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
-    facts = parts.version.line_parts(line)
-    rows = sum(span.count for span in pages if not facts.has_bytes(span.group))
+    line_parts = parts.version.line_parts(line)
+    rows = sum(span.count for span in pages if not line_parts.has_bytes(span.group))
     name = parts.version.node(line).name
     check_rows(rows, f"{parts.version.store.name}, column {name!r}", INDEX_BYTES)
 
@@ -270,7 +272,7 @@ def _check_rows(
     """Raise CorruptError unless the child has the rows that the node's parts need."""
     if node.rows == CODES:
         return
-    own, below = parts.version.line_parts(line).facts, parts.version.line_parts(child).facts
+    own, below = parts.version.line_parts(line).meta, parts.version.line_parts(child).meta
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]
         needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0

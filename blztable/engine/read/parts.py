@@ -65,7 +65,7 @@ from blztable.columns.types import layout_of
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import CorruptError, LimitError, StorageError
 from blztable.format import bundle, jsontext, layout
-from blztable.format.bundle import BundleFacts, Directory
+from blztable.format.bundle import BundleMeta, Directory
 from blztable.format.chunk import CHUNK_HEADER, EMPTY_CHUNK, MAX_RATIO, decompress_into
 from blztable.format.header import (
     FILE_HEADER,
@@ -77,7 +77,7 @@ from blztable.format.header import (
 )
 from blztable.format.line import NAN_IS_NULL, PAGES_LAYER, Statistics
 from blztable.format.metadata import BlockInfo, StreamInfo
-from blztable.format.superchunk import PartFacts, Superchunk, unpack
+from blztable.format.superchunk import PartMeta, Superchunk, unpack
 from blztable.storage.store import KeyNotFound, Reader, Store
 
 if sys.platform != "win32":
@@ -220,12 +220,12 @@ Slot = tuple[int, int]
 HAS_ROWS = "; it has rows {:,} to {:,}"
 
 
-def open_superchunk(reader: PartReader, facts: PartFacts, small: int) -> Superchunk:
+def open_superchunk(reader: PartReader, meta: PartMeta, small: int) -> Superchunk:
     """Read front and trailer, after a check of their lengths, which decide the memory they take.
 
     A superchunk of at most `small` bytes is read at once, and the reader keeps the bytes.
     """
-    front, trailer, length = facts.front_length, facts.trailer_length, facts.cbytes
+    front, trailer, length = meta.front_length, meta.trailer_length, meta.cbytes
     if front > MAX_FRONT_BYTES or trailer > MAX_TRAILER_BYTES:
         raise LimitError(
             f"the front has {front} bytes, the trailer {trailer}; "
@@ -241,10 +241,10 @@ def open_superchunk(reader: PartReader, facts: PartFacts, small: int) -> Superch
         raise CorruptError(f"the file has {file.size} bytes; the manifest says {length}")
     if length <= small:
         data = reader.kept = file.read(0, length)
-        superchunk = unpack(data[:front], data[len(data) - trailer :], facts)
+        superchunk = unpack(data[:front], data[len(data) - trailer :], meta)
     else:
         start = file.read(0, front)
-        superchunk = unpack(start, file.read(length - trailer, trailer), facts)
+        superchunk = unpack(start, file.read(length - trailer, trailer), meta)
     _check_room(superchunk)
     return superchunk
 
@@ -402,8 +402,8 @@ def block_spec(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: in
             items = next((one for one in info.streams if one.name == VALUES), None)
             pages = items.pages if items else None
             chunks = items.chunks if items and info.packing == PER_ITEM else None
-            facts = (info.rows, info.page_rows, pages)
-            owner = Owner(own, *facts, is_text(type_), bool(prefix), chunks)
+            meta = (info.rows, info.page_rows, pages)
+            owner = Owner(own, *meta, is_text(type_), bool(prefix), chunks)
             encoding = parse(stream.encoding, owner, stream.dtype)
             stored = encoding.stored
         if own.dtype == ROWS and not isinstance(encoding, Below):
@@ -492,7 +492,7 @@ class OpenBundle:
 
     Attributes
     ----------
-    facts
+    meta
         The facts of the bundle in the head.
     superchunk, reader
         The offsets of the chunks, and the reader of the file.
@@ -502,7 +502,7 @@ class OpenBundle:
         The uncompressed bytes and the typesize of each chunk.
     """
 
-    facts: BundleFacts
+    meta: BundleMeta
     superchunk: Superchunk
     reader: PartReader
     directory: Directory
@@ -514,7 +514,7 @@ class OpenBundle:
     @property
     def nbytes_to_open(self) -> int:
         """Return the bytes of front and trailer."""
-        return self.facts.front_length + self.facts.trailer_length
+        return self.meta.front_length + self.meta.trailer_length
 
     def tree(self, at: int, type_: pa.DataType) -> tuple[BlockSpec, list[Slot]]:
         """Return the tree of the part whose first entry is `at`, from 1.
@@ -586,15 +586,15 @@ class OpenBundle:
         return BlockInfo(*sizes.pop(), tuple(streams), children)
 
 
-def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle:
+def open_bundle(reader: PartReader, meta: BundleMeta, rows: int) -> OpenBundle:
     """Read and check front, trailer and directory of the bundle of a row group."""
-    whole = PartFacts(
+    whole = PartMeta(
         rows,
         bundle.page_rows_of(rows),
-        facts.cbytes,
-        facts.front_length,
-        facts.trailer_length,
-        facts.crc,
+        meta.cbytes,
+        meta.front_length,
+        meta.trailer_length,
+        meta.crc,
     )
     superchunk = open_superchunk(reader, whole, tuning.current.small_bundle_bytes)
     sizes = bundle.chunk_sizes(superchunk.info)
@@ -607,7 +607,7 @@ def open_bundle(reader: PartReader, facts: BundleFacts, rows: int) -> OpenBundle
         first = chunks.stop
     entries, encodings = streams
     directory = Directory.decode(entries, encodings, superchunk.info)
-    return OpenBundle(facts, superchunk, reader, directory, sizes, typesizes)
+    return OpenBundle(meta, superchunk, reader, directory, sizes, typesizes)
 
 
 def _contents(
@@ -649,7 +649,7 @@ class Part:
     ----------
     context
         The file and the column, for errors.
-    facts
+    meta
         The facts of the part in the manifest.
     type
         The type of its rows.
@@ -669,7 +669,7 @@ class Part:
     """
 
     context: str
-    facts: PartFacts
+    meta: PartMeta
     type: pa.DataType
     nbytes: int
     root: BlockSpec
@@ -687,12 +687,12 @@ class Part:
     @property
     def rows(self) -> int:
         """Return the number of rows."""
-        return self.facts.rows
+        return self.meta.rows
 
     @property
     def cbytes(self) -> int:
         """Return the bytes of the superchunk."""
-        return self.facts.cbytes
+        return self.meta.cbytes
 
     @property
     def page_rows(self) -> int:
@@ -743,7 +743,7 @@ class Part:
         """Return the bytes that opening the part read."""
         if self.is_small:
             return self.cbytes
-        return self.facts.front_length + self.facts.trailer_length
+        return self.meta.front_length + self.meta.trailer_length
 
     def zone_map(self) -> Statistics | None:
         """Return the statistics of each page; None if only the manifest has statistics."""
@@ -815,7 +815,7 @@ class Part:
 
 def open_part(
     reader: PartReader | None,
-    facts: PartFacts,
+    meta: PartMeta,
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
@@ -827,7 +827,7 @@ def open_part(
     ----------
     reader
         Reads the superchunk; None for rows of a type without streams.
-    facts
+    meta
         The facts of the part in the manifest.
     type_
         The type of the column.
@@ -843,15 +843,15 @@ def open_part(
         if reader is None:
             _check_packing(claims, PACKED)
             needed = [name for name in layout_of(type_).streams if name != VALID]
-            if needed and facts.rows:
+            if needed and meta.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
-            root = BlockSpec(facts.rows, max(facts.page_rows, 1), {}, {})
-            return Part(context, facts, type_, 0, root)
-        superchunk = open_superchunk(reader, facts, tuning.current.small_part_bytes)
+            root = BlockSpec(meta.rows, max(meta.page_rows, 1), {}, {})
+            return Part(context, meta, type_, 0, root)
+        superchunk = open_superchunk(reader, meta, tuning.current.small_part_bytes)
         _check_packing(claims, superchunk.info.packing)
         root = block_spec(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
-        return Part(context, facts, type_, nbytes, root, superchunk, reader)
+        return Part(context, meta, type_, nbytes, root, superchunk, reader)
 
 
 def _decoded(root: BlockSpec, sizes: Mapping[str, int]) -> int:
@@ -923,34 +923,34 @@ class OpenParts(Closing):
         key = parts.key(group, version.head.bundles)
         file = f"{version.store.name}/{key}" if key else version.store.name
         context = f"{file}, column {node.name!r}"
-        facts = parts.facts[group]
+        meta = parts.meta[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
         claims = parts.claims_of(group)
         if not parts.is_bundled(group):
             reader = PartReader(self._files, key) if key else None
-            return open_part(reader, facts, type_, sizes, context, claims)
+            return open_part(reader, meta, type_, sizes, context, claims)
         with ErrorContext(context):
             nan_is_null = _nan_is_null(type_, claims)
             _check_packing(claims, PACKED)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
-            if (root.rows, root.page_rows) != (facts.rows, facts.page_rows):
+            if (root.rows, root.page_rows) != (meta.rows, meta.page_rows):
                 raise CorruptError(
                     f"{root.rows} rows in pages of {root.page_rows}; "
-                    f"the manifest says {facts.rows} in pages of {facts.page_rows}"
+                    f"the manifest says {meta.rows} in pages of {meta.page_rows}"
                 )
             nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
-        return Part(context, facts, type_, nbytes, root, bundle=bundle, slots=slots)
+        return Part(context, meta, type_, nbytes, root, bundle=bundle, slots=slots)
 
     def bundle(self, group: int) -> OpenBundle:
         """Return the bundle of a row group, which must have one."""
         bundle = self._bundles.get(group)
         if bundle is None:
             head = self.version.head
-            facts = head.bundles[group]
-            assert facts is not None
-            reader = PartReader(self._files, layout.part(layout.SHARED, facts.k))
-            opened = open_bundle(reader, facts, head.stored_rows[group])
+            meta = head.bundles[group]
+            assert meta is not None
+            reader = PartReader(self._files, layout.part(layout.SHARED, meta.k))
+            opened = open_bundle(reader, meta, head.stored_rows[group])
             self._kept += len(reader.kept or b"")
             if self._kept > tuning.current.kept_bundle_bytes:
                 self._kept -= len(reader.kept or b"")

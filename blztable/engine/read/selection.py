@@ -181,11 +181,11 @@ def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
     Items that are a chunk each are read without the rest of their page.
     """
     pages: list[RowSpan] = []
-    facts = parts.facts
+    meta = parts.meta
     for span in selected:
         unit = parts.unit_rows(span.group)
         start = span.start // unit * unit
-        stop = min(-(-span.stop // unit) * unit, facts.rows[span.group])
+        stop = min(-(-span.stop // unit) * unit, meta.rows[span.group])
         if pages and pages[-1].group == span.group and pages[-1].stop >= start:
             start = pages.pop().start
         pages.append(RowSpan(span.group, start, stop))
@@ -195,13 +195,13 @@ def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
 def of_rows(parts: ColumnParts, selected: Sequence[RowIndices]) -> list[RowSpan]:
     """Return the pages of rows, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
-    facts = parts.facts
+    meta = parts.meta
     for picked in selected:
-        page_rows = max(facts.page_rows[picked.group], 1)
+        page_rows = max(meta.page_rows[picked.group], 1)
         touched = picked.rows // page_rows
         touched = touched[np.flatnonzero(np.diff(touched, prepend=-1))]
         cuts = np.flatnonzero(np.diff(touched) != 1) + 1
-        rows = facts.rows[picked.group]
+        rows = meta.rows[picked.group]
         firsts = touched[np.append(0, cuts)] * page_rows
         stops = (touched[np.append(cuts - 1, -1)] + 1) * page_rows
         pages += (

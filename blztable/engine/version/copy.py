@@ -15,9 +15,9 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
 from blztable.format import layout
-from blztable.format.bundle import BundleFacts
+from blztable.format.bundle import BundleMeta
 from blztable.format.header import CHECKSUMS, FileHeader, Trailer
-from blztable.format.superchunk import PartFacts, chunk_offsets
+from blztable.format.superchunk import PartMeta, chunk_offsets
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 
@@ -68,17 +68,17 @@ def copy(
         _check_absent(target, commit.base)
         keys = []
         for group in range(len(version.head.row_groups)):
-            for key, facts in files(version, group):
+            for key, meta in files(version, group):
                 try:
                     data = version.store.get(key)
-                    _check(data, facts, is_strict)
+                    _check(data, meta, is_strict)
                 except KeyNotFound:
                     raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
                 except BlzError as error:
                     raise type(error)(f"{version.store.name}/{key}: {error}") from None
                 target.put_new(key, [data])
                 keys.append(key)
-                progress.add(facts.cbytes)
+                progress.add(meta.cbytes)
                 progress.report()
             if steps is not None:
                 steps.copied(version, group)
@@ -95,35 +95,35 @@ def is_whole(version: Version) -> bool:
     """True if all files of a version are there, with the bytes that the manifest describes."""
     try:
         for group in range(len(version.head.row_groups)):
-            for key, facts in files(version, group):
-                _check(version.store.get(key), facts, True)
+            for key, meta in files(version, group):
+                _check(version.store.get(key), meta, True)
     except (*DAMAGED, KeyNotFound):
         return False
     return True
 
 
-def files(version: Version, group: int) -> Iterator[tuple[str, PartFacts | BundleFacts]]:
-    """Yield the key and the facts of each file of a row group."""
+def files(version: Version, group: int) -> Iterator[tuple[str, PartMeta | BundleMeta]]:
+    """Yield the key and the metadata of each file of a row group."""
     for line, path in enumerate(version.head.columns.paths):
         parts = version.line_parts(line)
         if parts.k[group]:
-            yield layout.part(path, parts.k[group]), parts.facts[group]
+            yield layout.part(path, parts.k[group]), parts.meta[group]
     bundle = version.head.bundles[group] if version.head.bundles else None
     if bundle is not None:
         yield layout.part(layout.SHARED, bundle.k), bundle
 
 
-def _check(data: bytes, facts: PartFacts | BundleFacts, is_strict: bool) -> None:
+def _check(data: bytes, meta: PartMeta | BundleMeta, is_strict: bool) -> None:
     """Raise CorruptError unless these bytes are the file that the manifest describes."""
-    if len(data) != facts.cbytes:
-        raise CorruptError(f"the file has {len(data)} bytes; the manifest says {facts.cbytes}")
-    front, trailer = data[: facts.front_length], data[len(data) - facts.trailer_length :]
-    if Trailer.stored_crc(trailer) != facts.crc:
+    if len(data) != meta.cbytes:
+        raise CorruptError(f"the file has {len(data)} bytes; the manifest says {meta.cbytes}")
+    front, trailer = data[: meta.front_length], data[len(data) - meta.trailer_length :]
+    if Trailer.stored_crc(trailer) != meta.crc:
         raise CorruptError("the trailer is not the one that the manifest describes")
     header = FileHeader.decode(front)
     checksum = CHECKSUMS[header.checksum]
     digests = Trailer.decode(front, trailer, header.nchunks, checksum.size).digests
-    offsets = chunk_offsets(front, header, facts)
+    offsets = chunk_offsets(front, header, meta)
     for index, (start, stop) in enumerate(pairwise(offsets) if is_strict else ()):
         end = stop - checksum.size
         expected = digests[index * checksum.size : (index + 1) * checksum.size]

@@ -437,7 +437,7 @@ def file_sizes(version: Version, paths: Collection[Path]) -> dict[Path, dict[int
     for line, path in enumerate(version.head.columns.paths):
         if path in paths:
             parts = version.line_parts(line)
-            pairs = zip(parts.k, parts.facts.cbytes, strict=True)
+            pairs = zip(parts.k, parts.meta.cbytes, strict=True)
             sizes[path] = {number: size for number, size in pairs if number != NO_FILE}
     if layout.SHARED in paths:
         sizes[layout.SHARED] = {one.k: one.cbytes for one in version.head.bundles if one}

@@ -17,13 +17,13 @@ import pyarrow as pa
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.versions import Version
 from blztable.format import deletions, layout
-from blztable.format.bundle import BundleFacts, Bundles
+from blztable.format.bundle import BundleMeta, Bundles
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.line import (
     NO_FILE,
     ColumnParts,
-    FactArrays,
+    PartMetaArrays,
     Statistics,
     appended,
     file_numbers,
@@ -38,7 +38,7 @@ DEFAULTS = "defaults"
 # becomes 0, and otherwise. Any number of a version is less.
 APPENDED, CHANGED = 1 << 62, 1 << 63
 # The facts, streams and statistics of no parts.
-_NOTHING = FactArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
+_NOTHING = PartMetaArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
 # What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
 GroupIdentity = tuple[int | bytes, ...]
 
@@ -82,7 +82,7 @@ class NewGroups:
     """Row groups that were written: the rows and the bundle of each, None for no bundle."""
 
     rows: Sequence[int] = ()
-    bundles: Sequence[BundleFacts | None] = ()
+    bundles: Sequence[BundleMeta | None] = ()
 
     @classmethod
     def without_bundles(cls, rows: Sequence[int]) -> Self:
@@ -183,7 +183,7 @@ class StagedVersion(Version):
         facts = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
         return list(zip(*(one[start:stop] for one in facts), *numbers, strict=True))
 
-    def row_group_facts(self, groups: Sequence[int]) -> list[GroupIdentity]:
+    def row_group_identities(self, groups: Sequence[int]) -> list[GroupIdentity]:
         """Return the rows, the deleted rows and the bundle of each of these row groups."""
         head, bundles = self.head, self._bundle_numbers
         rows, deleted = head.row_groups, head.all_deleted

@@ -120,7 +120,7 @@ class Version:
 
     def check_rows(self, parts: ColumnParts, column: int | str) -> None:
         """Raise CorruptError unless a column has the rows of the table."""
-        if parts.facts.rows != self.head.stored_rows:
+        if parts.meta.rows != self.head.stored_rows:
             raise CorruptError(
                 f"{self._context}: the rows of column {column!r} differ from the table's"
             )

@@ -28,7 +28,7 @@ from blztable.format import bundle, layout
 from blztable.format.bundle import (
     BUNDLE,
     MAX_DIRECTORY_BYTES,
-    BundleFacts,
+    BundleMeta,
 )
 from blztable.format.header import Checksum
 from blztable.format.metadata import BlockInfo
@@ -90,7 +90,7 @@ class Bundle:
         # By the index of the first column.
         self._parts: dict[int, BundledPart | PartBatch] = {}
         # The stored bundle; None if no part is in it.
-        self.facts: BundleFacts | None = None
+        self.meta: BundleMeta | None = None
         # The bytes that `entries` and `encodings` may still get.
         self._room = MAX_DIRECTORY_BYTES
 
@@ -150,10 +150,8 @@ class Bundle:
     ) -> None:
         page_rows = bundle.page_rows_of(self._rows)
         info = BlockInfo(self._rows, page_rows, builder.streams, encoding=BUNDLE)
-        packed, facts = pack(info, chunks, digests, self._checksum, {})
+        packed, meta = pack(info, chunks, digests, self._checksum, {})
         k = self._writer.put(packed)
-        self.facts = BundleFacts(
-            k, facts.cbytes, facts.front_length, facts.trailer_length, facts.crc
-        )
+        self.meta = BundleMeta(k, meta.cbytes, meta.front_length, meta.trailer_length, meta.crc)
         lengths = [len(chunk) + self._checksum.size for chunk in chunks]
-        builder.report_stored(lengths, facts.cbytes)
+        builder.report_stored(lengths, meta.cbytes)

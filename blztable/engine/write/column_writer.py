@@ -1,4 +1,4 @@
-"""A column while it is written: the numbers of its files, and the facts of its parts.
+"""A column while it is written: the numbers of its files, and the metadata of its parts.
 
 Writes nothing itself.
 """
@@ -18,16 +18,16 @@ from blztable.engine.version.schema import digits_of
 from blztable.engine.version.staged import StagedColumn
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.line import CLAIMS, ColumnParts, FactArrays, LineTemplate, Statistics
-from blztable.format.superchunk import PartFacts
+from blztable.format.line import CLAIMS, ColumnParts, LineTemplate, PartMetaArrays, Statistics
+from blztable.format.superchunk import PartMeta
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """The facts of a written part for the manifest."""
+    """The metadata of a written part for the manifest."""
 
     k: int
-    facts: PartFacts
+    meta: PartMeta
     sizes: dict[str, int]
     statistics: Statistics
     # The first entry of the part in its bundle, from 1; 0 if it is in none.
@@ -80,7 +80,7 @@ class ColumnWriter:
         return ColumnParts(
             self.path,
             tuple(part.k for part in parts),
-            FactArrays.of([part.facts for part in parts]),
+            PartMetaArrays.of([part.meta for part in parts]),
             {
                 name: tuple(part.sizes.get(name, 0) for part in parts)
                 for name in stream_layouts(self.type)
@@ -110,7 +110,7 @@ def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterat
         if part is None or not (part.at and as_lines) or writer.is_child:
             yield StagedColumn.of(writer.finish(), writer.next_k)
             continue
-        key = part.facts.rows, part.facts.page_rows, tuple(part.sizes.items()), part.claims
+        key = part.meta.rows, part.meta.page_rows, tuple(part.sizes.items()), part.claims
         like = known.get(key)
         if like is None:
             known[key] = parts = writer.finish()
@@ -118,7 +118,7 @@ def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterat
             continue
         if isinstance(like, ColumnParts):
             like = known[key] = LineTemplate(like.encode())
-        nbytes, cbytes = sum(part.sizes.values()), part.facts.cbytes
+        nbytes, cbytes = sum(part.sizes.values()), part.meta.cbytes
         line = like.line(writer.path, part.at, cbytes, part.statistics)
         yield StagedColumn(writer.path, writer.next_k, nbytes, cbytes, line, part.claims)
 

@@ -80,7 +80,7 @@ def write_groups(
     run_groups(tasks(), shared.budget, after_task)
     if look is not None:
         look(columns, rows, made)
-    return NewGroups(rows, [bundle.facts if bundle else None for bundle in made])
+    return NewGroups(rows, [bundle.meta if bundle else None for bundle in made])
 
 
 # The index of a column, its writer, its rows in one row group, and their bytes.

@@ -50,7 +50,7 @@ from blztable.format.bundle import page_rows_of
 from blztable.format.header import MAX_CHUNKS, MAX_LAYER_BYTES, Layer
 from blztable.format.line import NAN_IS_NULL, NO_FILE, PAGES_LAYER, Statistics
 from blztable.format.metadata import MAX_ITEM_BYTES, BlockInfo, StreamInfo
-from blztable.format.superchunk import PartFacts, pack
+from blztable.format.superchunk import PartMeta, pack
 from blztable.storage.store import KeyTaken, Store
 
 # A part of more items is packed: its chunks and those of its bitmap have to be few enough.
@@ -211,7 +211,7 @@ class PartWriter:
         def on_stored(at: Sequence[int], cbytes: Sequence[int]) -> None:
             for writer, whole, entry, nbytes in zip(writers, found, at, cbytes, strict=True):
                 writer._sizes, writer._whole = sizes, whole
-                writer._finish(PartFacts(*rows, nbytes, 0, 0, 0), entry)
+                writer._finish(PartMeta(*rows, nbytes, 0, 0, 0), entry)
 
         part = PartBatch(first._column.type, *rows, streams, first._asked, on_stored)
         if len(writers) > 1 and first._bundle.takes(part):
@@ -227,7 +227,7 @@ class PartWriter:
         if not (block.rows and block.streams):
             # A dictionary without rows is stored nowhere, whatever values it has.
             self._k, self._sizes = NO_FILE, {}
-            self._finish(PartFacts(block.rows, block.page_rows, 0, 0, 0, 0))
+            self._finish(PartMeta(block.rows, block.page_rows, 0, 0, 0, 0))
             return []
         if self._k == NO_FILE:
             self._k = next(self._column.numbers)
@@ -285,9 +285,9 @@ class PartWriter:
     def _put(self) -> None:
         """Store the part."""
         layers = _zone_map(self._pages)
-        pieces, facts = pack(self._info, self._chunks, self._digests, self._checksum, layers)
+        pieces, meta = pack(self._info, self._chunks, self._digests, self._checksum, layers)
         self._put_file(pieces)
-        self._finish(facts)
+        self._finish(meta)
         if self._old_part is not None:
             self._old_part.forget()
 
@@ -310,13 +310,13 @@ class PartWriter:
         self, rows: int, page_rows: int, at: Sequence[int], cbytes: Sequence[int]
     ) -> None:
         """Record the part, whose first entry in the bundle is the one of `at`."""
-        self._finish(PartFacts(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
+        self._finish(PartMeta(rows, page_rows, cbytes[0], 0, 0, 0), at[0])
 
-    def _finish(self, facts: PartFacts, at: int = 0) -> None:
+    def _finish(self, meta: PartMeta, at: int = 0) -> None:
         """Record the part."""
         k = NO_FILE if at else self._k
         self._column.parts[self._group] = WrittenPart(
-            k, facts, self._sizes, self._whole, at, self._claims
+            k, meta, self._sizes, self._whole, at, self._claims
         )
         # A node counts like a column, whatever rows it has.
         self._shared.progress.add(self._rows)

@@ -29,7 +29,7 @@ def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGrou
     for parts in chain.from_iterable(map(projection.parts, positions if len(groups) > 1 else ())):
         for group in range(len(groups)):
             nbytes[group] += sum(sizes[group] for sizes in parts.streams.values())
-            cbytes[group] += parts.facts.cbytes[group]
+            cbytes[group] += parts.meta.cbytes[group]
     ends = pairwise(accumulate(groups, initial=0))
     return [RowGroup(*rows, *sizes) for rows, *sizes in zip(ends, nbytes, cbytes, strict=True)]
 

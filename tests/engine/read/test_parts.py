@@ -42,7 +42,7 @@ def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
         parts, field = version.line_parts(index), version.schema.field(index)
         reader = PartReader(OpenFiles(store), parts.files[0])
         sizes = {name: size[0] for name, size in parts.streams.items()}
-        part = open_part(reader, parts.facts[0], field.type, sizes, "here")
+        part = open_part(reader, parts.meta[0], field.type, sizes, "here")
     chosen = np.array([0, 5, 64, 299])
     for rows, taken in [
         (SpanRows(part, [RowSpan(0, 0, 300)]), slice(None)),
@@ -66,7 +66,7 @@ def test_a_file_of_another_length_is_corrupt(store, more):
     version, pinned = pin(store)
     with pinned:
         parts = version.line_parts(0)
-        facts = replace(parts.facts[0], cbytes=parts.facts.cbytes[0] + more)
+        facts = replace(parts.meta[0], cbytes=parts.meta.cbytes[0] + more)
         sizes = {name: size[0] for name, size in parts.streams.items()}
         reader = PartReader(OpenFiles(store), parts.files[0])
         with pytest.raises(CorruptError, match=r"here: .* bytes"):

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from blztable.engine.read import selection
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.errors import SchemaError
-from blztable.format.line import ColumnParts, FactArrays
+from blztable.format.line import ColumnParts, PartMetaArrays
 from support.bit_equality import same
 
 
 def parts(rows, page_rows, **claims):
     """Return the line of a column: rows and page rows of each row group, and claims."""
     none = (0,) * len(rows)
-    facts = FactArrays(tuple(rows), tuple(page_rows), none, none, none, none)
+    facts = PartMetaArrays(tuple(rows), tuple(page_rows), none, none, none, none)
     return ColumnParts((0,), none, facts, {}, {}, claims=claims)
 
 

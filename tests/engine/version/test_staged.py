@@ -17,7 +17,7 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ColumnNotFoundError
 from blztable.format import manifest
-from blztable.format.line import ColumnParts, FactArrays, Statistics, appended
+from blztable.format.line import ColumnParts, PartMetaArrays, Statistics, appended
 from blztable.storage.memory import RamStore
 from support.stores import changing, read, write
 
@@ -59,7 +59,7 @@ def parts(draw, groups):
     return ColumnParts(
         (7,),
         numbers(),
-        FactArrays(*(numbers() for _ in FactArrays.__slots__)),
+        PartMetaArrays(*(numbers() for _ in PartMetaArrays.__slots__)),
         streams,
         Statistics(numbers(), numbers(), tuple(draw(bounds)), tuple(draw(bounds))).to_json(),
     )
@@ -141,9 +141,9 @@ def test_parts_are_arranged_as_each_of_their_arrays_is(case):
 
     assert found.path == before.path
     assert list(found.k) == chosen(before.k, after.k)
-    for name in FactArrays.__slots__:
-        both = getattr(before.facts, name), getattr(after.facts, name)
-        assert list(getattr(found.facts, name)) == chosen(*both)
+    for name in PartMetaArrays.__slots__:
+        both = getattr(before.meta, name), getattr(after.meta, name)
+        assert list(getattr(found.meta, name)) == chosen(*both)
     # A stream that one side does not have counts as empty there.
     for name in {*before.streams, *after.streams}:
         mine = before.streams.get(name, [0] * len(before.k))
@@ -178,12 +178,12 @@ def test_what_was_arranged_is_a_line_that_reads_back(case):
 
 
 def replaced_k(column, k):
-    return ColumnParts(column.path, tuple(k), column.facts, column.streams, column.known)
+    return ColumnParts(column.path, tuple(k), column.meta, column.streams, column.known)
 
 
 def with_page_rows(column, page_rows):
-    arrays = {name: getattr(column.facts, name) for name in FactArrays.__slots__}
-    facts = FactArrays(**arrays | {"page_rows": (page_rows,) * len(column.k)})
+    arrays = {name: getattr(column.meta, name) for name in PartMetaArrays.__slots__}
+    facts = PartMetaArrays(**arrays | {"page_rows": (page_rows,) * len(column.k)})
     return ColumnParts(column.path, column.k, facts, column.streams, column.known)
 
 

@@ -411,11 +411,11 @@ def publish_naming(store, files):
     def draft(newest):
         one = versions.load(store, 1).line_parts(0)
         facts = replace(
-            one.facts,
-            **{name: getattr(one.facts, name) * len(files) for name in one.facts.__slots__},
+            one.meta,
+            **{name: getattr(one.meta, name) * len(files) for name in one.meta.__slots__},
         )
         streams = {name: sizes * len(files) for name, sizes in one.streams.items()}
-        parts = replace(one, k=tuple(files), facts=facts, streams=streams)
+        parts = replace(one, k=tuple(files), meta=facts, streams=streams)
         head = replace(newest.head, row_groups=(1,) * len(files))
         return raw_version(newest, head, [parts.encode()])
 

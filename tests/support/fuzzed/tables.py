@@ -651,7 +651,7 @@ def statistics(random: Random, store: RamStore) -> None:
             parts = version.line_parts(index)
             assert len(parts.statistics) == len(parts.k)
             for group in range(len(parts.k)):
-                facts, key = parts.facts[group], parts.key(group, version.head.bundles)
+                facts, key = parts.meta[group], parts.key(group, version.head.bundles)
                 entry = store._entries.get(key) if key else None
                 data = entry.data if entry and entry.data else b""
                 if 0 < facts.front_length < len(data) >= facts.trailer_length:
