@@ -43,7 +43,7 @@ _NO_BOUND = 255
 NO_FILE = 0
 # What a line may claim of each part, by an array of 0 and 1. A table with such a claim requires it.
 NAN_IS_NULL = "nan_is_null"
-CLAIMS = (NAN_IS_NULL, PER_ITEM)
+FLAGS = (NAN_IS_NULL, PER_ITEM)
 # The arrays of a line begin behind its path, which may be an array too.
 _FIRST_ARRAY = b'"k":['
 # The beginning of a line, up to the numbers of its files.
@@ -214,21 +214,21 @@ class ColumnParts:
     # The first entry of each part in its bundle, from 1; 0 for a part that is in none. Empty if all
     # are in none.
     at: tuple[int, ...] = ()
-    # For each claim that holds for a part: 1 for each such part, and 0 for the others.
-    claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # For each flag that is set for a part: 1 for each such part, and 0 for the others.
+    flags: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def statistics(self) -> Statistics:
         """Return the statistics of each row group; raise CorruptError if the line is malformed."""
         return Statistics.from_json(self.known, len(self.k))
 
-    def claims_of(self, group: int) -> frozenset[str]:
-        """Return the claims that hold for the part of a row group."""
-        return frozenset(name for name, holds in self.claims.items() if holds[group])
+    def flags_of(self, group: int) -> frozenset[str]:
+        """Return the flags that are set for the part of a row group."""
+        return frozenset(name for name, holds in self.flags.items() if holds[group])
 
     def unit_rows(self, group: int) -> int:
         """Return the rows that are decoded together: those of a page, one if items are chunks."""
-        is_item = PER_ITEM in self.claims and self.claims[PER_ITEM][group]
+        is_item = PER_ITEM in self.flags and self.flags[PER_ITEM][group]
         return 1 if is_item else max(self.meta.page_rows[group], 1)
 
     def has_bytes(self, group: int) -> bool:
@@ -282,7 +282,7 @@ class ColumnParts:
             {n: b for n, b in streams.items() if b[0] or not n.endswith(VALID)},
             {name: [entries[group]] for name, entries in known.items()},
             one(self.at),
-            dict.fromkeys(self.claims_of(group), (1,)),
+            dict.fromkeys(self.flags_of(group), (1,)),
         )
 
     def arranged(self, other: "ColumnParts", order: Sequence[int]) -> "ColumnParts":
@@ -297,9 +297,9 @@ class ColumnParts:
         mine, theirs = self.meta, other.meta
         known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
-        claims = {
-            name: chosen(self.claims.get(name, (0,) * before), other.claims.get(name, (0,) * after))
-            for name in {**self.claims, **other.claims}
+        flags = {
+            name: chosen(self.flags.get(name, (0,) * before), other.flags.get(name, (0,) * after))
+            for name in {**self.flags, **other.flags}
         }
         streams = {
             name: chosen(
@@ -317,22 +317,22 @@ class ColumnParts:
             {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
             {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
             at if any(at) else (),
-            {name: holds for name, holds in claims.items() if any(holds)},
+            {name: holds for name, holds in flags.items() if any(holds)},
         )
 
     def encode(self, like: bytes = b"") -> bytes:
         """Return the line without its line feed, with the optional arrays of the line `like`."""
         none = (0,) * len(self.k)
-        claims = {
-            name: self.claims.get(name, none)
-            for name in CLAIMS
-            if name in self.claims or (like and b'"%b":[' % name.encode() in like)
+        flags = {
+            name: self.flags.get(name, none)
+            for name in FLAGS
+            if name in self.flags or (like and b'"%b":[' % name.encode() in like)
         }
         line = {
             "path": path_to_json(self.path),
             "k": self.k,
             **({"at": self.at} if self.at else {}),
-            **claims,
+            **flags,
             **dict(zip(PartMetaArrays.__slots__, _META(self.meta), strict=True)),
             "streams": self.streams,
             **self.known,
@@ -362,10 +362,10 @@ class ColumnParts:
         at = jsontext.numbers(line["at"], context, groups) if "at" in line else ()
         if any(place and number != NO_FILE for place, number in zip(at, k, strict=False)):
             raise CorruptError(f"{context}: a part has a file and lies in a bundle")
-        claims = {
-            name: jsontext.numbers(line[name], context, groups) for name in CLAIMS if name in line
+        flags = {
+            name: jsontext.numbers(line[name], context, groups) for name in FLAGS if name in line
         }
-        for name, holds in claims.items():
+        for name, holds in flags.items():
             if max(holds, default=0) > 1:
                 raise CorruptError(f"{context}: {name!r} has a number other than 0 and 1")
         streams = line.get("streams")
@@ -378,7 +378,7 @@ class ColumnParts:
             {name: jsontext.numbers(sizes, context, groups) for name, sizes in streams.items()},
             {name: line.get(name) for name in Statistics.KEYS},
             at,
-            {name: holds for name, holds in claims.items() if any(holds)},
+            {name: holds for name, holds in flags.items() if any(holds)},
         )
 
 

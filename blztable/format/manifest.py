@@ -20,7 +20,7 @@ from blztable.format.bundle import Bundles, bundles_of_groups, bundles_to_json
 from blztable.format.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import CLAIMS, ColumnParts, path_to_json
+from blztable.format.line import FLAGS, ColumnParts, path_to_json
 from blztable.format.metalayers import Layers
 
 FORMAT = "blztable"
@@ -67,7 +67,7 @@ BUNDLES = "bundles"
 NESTED = "nested"
 DELETIONS = "deletions"
 TAGS = "tags"
-KNOWN_FEATURES = frozenset({BUNDLES, DELETIONS, NESTED, TAGS, *CLAIMS})
+KNOWN_FEATURES = frozenset({BUNDLES, DELETIONS, NESTED, TAGS, *FLAGS})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
@@ -130,7 +130,7 @@ class Head:
     # Older versions that are kept, by name.
     tags: Mapping[str, int] = field(default_factory=dict)
     # What the lines may claim of parts.
-    claims: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
     # The deleted rows of each row group; empty if there are none.
     deleted: Deleted = ()
     columns: ColumnIndex = ColumnIndex()
@@ -170,7 +170,7 @@ class Head:
             DELETIONS: bool(self.deleted),
             NESTED: max(map(len, self.columns.paths), default=1) > 1,
             TAGS: bool(self.tags),
-            **{name: name in self.claims for name in CLAIMS},
+            **{name: name in self.flags for name in FLAGS},
         }
         return tuple(sorted(name for name, is_used in has.items() if is_used))
 
@@ -270,7 +270,7 @@ def decode_head(data: bytes) -> Head:
     values["bundles"] = bundles_of_groups(text["bundles"], len(groups))
     values["deleted"] = deletions.from_json(text["deleted"], groups)
     check_tags(text["tags"], text["version"])  # type: ignore[arg-type]
-    values["claims"] = frozenset(CLAIMS).intersection(map(str, features))
+    values["flags"] = frozenset(FLAGS).intersection(map(str, features))
     if values["next_bundle"] == 0:
         raise CorruptError("the head of a manifest: the next bundle has number 0")
     times = [text["time"], *(pair[0] for pair in history)]
@@ -300,7 +300,7 @@ def decode_column(line: bytes, head: Head, index: int) -> ColumnParts:
     path = head.columns.paths[index]
     check_line(line, head, index)
     parts = ColumnParts.decode(line, path, len(head.row_groups))
-    for name in parts.claims.keys() - head.claims:
+    for name in parts.flags.keys() - head.flags:
         raise CorruptError(f"the manifest's line of column {path}: 'requires' lacks {name!r}")
     return parts
 

@@ -46,7 +46,7 @@ def test_lines_that_differ_in_places_and_statistics_are_alike(path, at, bound):
     [
         line_of(rows=(2000, 51)),
         line_of(streams={"valid": (250, 7), "values": (16000, 400)}),
-        line_of(claims={"nan_is_null": (1, 0)}),
+        line_of(flags={"nan_is_null": (1, 0)}),
         line_of(at=(7, 0), k=(0, 4)),
         line_of(at=(), k=(3, 4)),
     ],

@@ -17,8 +17,8 @@ from blztable.engine.version.staged import (
     NewGroups,
     StagedColumn,
     StagedVersion,
-    claims_of,
     column_index,
+    flags_of,
 )
 from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
@@ -90,7 +90,7 @@ class Drafts:
             bundles=() if bundle is None else (bundle,),
             deleted=deletions.tidy([deleted]),
             changed=(),
-            claims=claims_of(columns),
+            flags=flags_of(columns),
             commit=secrets.token_hex(16),
             writer=WRITER,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -168,6 +168,6 @@ def _draft(store: Store, number: int) -> StagedVersion:
     columns = []
     for at, line in enumerate(lines):
         manifest.check_line(line, head, at)
-        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.claims)
+        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.flags)
         columns.append(StagedColumn(index.paths[at], *parts))
     return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))

@@ -120,9 +120,9 @@ def _of_batch(
 ) -> list["_ColumnsOfChunk"]:
     """Return the columns of each chunk of the first bundle."""
     (stream,) = layout(type_)
-    claims = first.claims.keys()
-    is_sound = not claims or (pa.types.is_floating(type_) and VALID not in first.streams)
-    if not (is_sound and claims <= {NAN_IS_NULL} and first.streams.keys() <= {VALID, VALUES}):
+    flags = first.flags.keys()
+    is_sound = not flags or (pa.types.is_floating(type_) and VALID not in first.streams)
+    if not (is_sound and flags <= {NAN_IS_NULL} and first.streams.keys() <= {VALID, VALUES}):
         return []
     numbers = np.array(list(at.values()), np.int64)
     found = [_columns_in(parts, first, group, numbers[:, group], stream) for group in groups]
@@ -130,8 +130,8 @@ def _of_batch(
     kept = kept[np.argsort(found[0][0].values["chunk"][kept], kind="stable")]
     lines = np.array(list(at))[kept].tolist()
     bundle_columns = [one.of(kept) for one, _ in found]
-    claimed = () if has_nans else first.claims.get(NAN_IS_NULL, ())
-    null = [bool(claimed and claimed[group]) for group in groups]
+    flagged = () if has_nans else first.flags.get(NAN_IS_NULL, ())
+    null = [bool(flagged and flagged[group]) for group in groups]
     chunks = bundle_columns[0].values["chunk"]
     cuts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
     return [

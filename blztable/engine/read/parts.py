@@ -284,13 +284,13 @@ def _digest(superchunk: Superchunk, index: int) -> bytes:
 def _check_room(superchunk: Superchunk) -> None:
     """Check the sizes that chunks claim, before memory for them is allocated."""
     offsets, digest = superchunk.offsets, superchunk.checksum.size
-    claims = list(chain.from_iterable(one.chunks for _, one in superchunk.info.walk()))
+    flags = list(chain.from_iterable(one.chunks for _, one in superchunk.info.walk()))
     # There may be a million chunks: without a line of Python for each.
     rooms = list(map(sub, offsets[1:], offsets))
-    if max(map(sub, rooms, claims), default=0) > CHUNK_HEADER.size + digest:
+    if max(map(sub, rooms, flags), default=0) > CHUNK_HEADER.size + digest:
         raise CorruptError("a chunk is longer in the file than its uncompressed contents")
-    if max(claims, default=0) > (min(rooms, default=0) - digest) * MAX_RATIO and any(
-        size > (room - digest) * MAX_RATIO for size, room in zip(claims, rooms, strict=True)
+    if max(flags, default=0) > (min(rooms, default=0) - digest) * MAX_RATIO and any(
+        size > (room - digest) * MAX_RATIO for size, room in zip(flags, rooms, strict=True)
     ):
         raise LimitError(f"a chunk claims more than {MAX_RATIO} times its bytes")
 
@@ -819,7 +819,7 @@ def open_part(
     type_: pa.DataType,
     sizes: Mapping[str, int],
     context: str,
-    claims: Set[str] = frozenset(),
+    flags: Set[str] = frozenset(),
 ) -> Part:
     """Read the front and the trailer of a superchunk, and check them.
 
@@ -835,20 +835,20 @@ def open_part(
         The bytes of the values of each stream, by full name, from the manifest.
     context
         The file and the column, for errors.
-    claims
-        What the line of the column claims of the part.
+    flags
+        The flags of the part in the line of the column.
     """
     with ErrorContext(context):
-        nan_is_null = _nan_is_null(type_, claims)
+        nan_is_null = _nan_is_null(type_, flags)
         if reader is None:
-            _check_packing(claims, PACKED)
+            _check_packing(flags, PACKED)
             needed = [name for name in layout_of(type_).streams if name != VALID]
             if needed and meta.rows:
                 raise CorruptError(f"no stream {needed[0]!r} in a column of {type_}")
             root = BlockSpec(meta.rows, max(meta.page_rows, 1), {}, {})
             return Part(context, meta, type_, 0, root)
         superchunk = open_superchunk(reader, meta, tuning.current.small_part_bytes)
-        _check_packing(claims, superchunk.info.packing)
+        _check_packing(flags, superchunk.info.packing)
         root = block_spec(superchunk.info, type_, "", 0)
         nbytes, root = _decoded(root, sizes), _of_line(root, nan_is_null)
         return Part(context, meta, type_, nbytes, root, superchunk, reader)
@@ -863,15 +863,15 @@ def _decoded(root: BlockSpec, sizes: Mapping[str, int]) -> int:
     return sum(one.decoded for one in places)
 
 
-def _nan_is_null(type_: pa.DataType, claims: Set[str]) -> bool:
-    """True if the line claims that NaN is null; raise CorruptError unless the type has NaN."""
-    if NAN_IS_NULL in claims and not pa.types.is_floating(type_):
+def _nan_is_null(type_: pa.DataType, flags: Set[str]) -> bool:
+    """True if the line says that NaN is null; raise CorruptError unless the type has NaN."""
+    if NAN_IS_NULL in flags and not pa.types.is_floating(type_):
         raise CorruptError(f"'nan_is_null' in a column of {type_}, which has no NaN")
-    return NAN_IS_NULL in claims
+    return NAN_IS_NULL in flags
 
 
-def _check_packing(claims: Set[str], packing: str) -> None:
-    expected = PER_ITEM if PER_ITEM in claims else PACKED
+def _check_packing(flags: Set[str], packing: str) -> None:
+    expected = PER_ITEM if PER_ITEM in flags else PACKED
     if packing != expected:
         raise CorruptError(f"packing {packing!r}; the line of the column says {expected!r}")
 
@@ -925,13 +925,13 @@ class OpenParts(Closing):
         context = f"{file}, column {node.name!r}"
         meta = parts.meta[group]
         sizes = {name: nbytes[group] for name, nbytes in parts.streams.items()}
-        claims = parts.claims_of(group)
+        flags = parts.flags_of(group)
         if not parts.is_bundled(group):
             reader = PartReader(self._files, key) if key else None
-            return open_part(reader, meta, type_, sizes, context, claims)
+            return open_part(reader, meta, type_, sizes, context, flags)
         with ErrorContext(context):
-            nan_is_null = _nan_is_null(type_, claims)
-            _check_packing(claims, PACKED)
+            nan_is_null = _nan_is_null(type_, flags)
+            _check_packing(flags, PACKED)
             bundle = self.bundle(group)
             root, slots = bundle.tree(parts.at[group], type_)
             if (root.rows, root.page_rows) != (meta.rows, meta.page_rows):

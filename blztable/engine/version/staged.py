@@ -54,7 +54,7 @@ class StagedColumn:
         version, if no change touched it.
     next_k : int
         The number of the next file.
-    claims : frozenset of str
+    flags : frozenset of str
         What the line may claim of parts.
     """
 
@@ -63,13 +63,13 @@ class StagedColumn:
     nbytes: int
     cbytes: int
     parts: ColumnParts | bytes | int
-    claims: frozenset[str]
+    flags: frozenset[str]
 
     @classmethod
     def of(cls, parts: ColumnParts, next_k: int) -> Self:
         """Return a column with new parts."""
-        claims = frozenset(parts.claims)
-        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, claims)
+        flags = frozenset(parts.flags)
+        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, flags)
 
     @classmethod
     def without_parts(cls, path: Path) -> Self:
@@ -112,8 +112,8 @@ class StagedVersion(Version):
         index = base.head.columns
         entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
         # The head does not say which columns.
-        claims = base.head.claims
-        columns = tuple(StagedColumn(*entry, line, claims) for line, entry in enumerate(entries))
+        flags = base.head.flags
+        columns = tuple(StagedColumn(*entry, line, flags) for line, entry in enumerate(entries))
         head = replace(base.head, changed=base.head.all_changed)
         return cls(base.store, head, base.schema, columns=columns, base=base)
 
@@ -247,7 +247,7 @@ class StagedVersion(Version):
         if layers:
             ids = {"", *(str(column.path[0]) for column in columns)}
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
-        fields["claims"] = claims_of(columns)
+        fields["flags"] = flags_of(columns)
         head = replace(self.head, columns=column_index(columns), **fields)
         is_same = schema is self.schema and head.columns.paths == self.head.columns.paths
         roots = self._roots if is_same else ()
@@ -369,7 +369,7 @@ class StagedVersion(Version):
             mine.nbytes + written.nbytes,
             mine.cbytes + written.cbytes,
             text,
-            mine.claims | written.claims,
+            mine.flags | written.flags,
         )
 
     def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
@@ -386,9 +386,9 @@ def _parts_of(written: StagedColumn) -> ColumnParts:
     return written.parts
 
 
-def claims_of(columns: Iterable[StagedColumn]) -> frozenset[str]:
+def flags_of(columns: Iterable[StagedColumn]) -> frozenset[str]:
     """Return what the lines of these columns may claim of parts."""
-    return frozenset().union(*(column.claims for column in columns))
+    return frozenset().union(*(column.flags for column in columns))
 
 
 def settled(changed: Sequence[int], number: int) -> tuple[int, ...]:

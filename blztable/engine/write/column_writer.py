@@ -18,7 +18,7 @@ from blztable.engine.version.schema import digits_of
 from blztable.engine.version.staged import StagedColumn
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.line import CLAIMS, ColumnParts, LineTemplate, PartMetaArrays, Statistics
+from blztable.format.line import FLAGS, ColumnParts, LineTemplate, PartMetaArrays, Statistics
 from blztable.format.superchunk import PartMeta
 
 
@@ -32,8 +32,8 @@ class WrittenPart:
     statistics: Statistics
     # The first entry of the part in its bundle, from 1; 0 if it is in none.
     at: int = 0
-    # What the line claims of the part.
-    claims: frozenset[str] = frozenset()
+    # The flags of the part in the line.
+    flags: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class ColumnWriter:
         """Return the parts as a line of the manifest, by default of all row groups."""
         parts = [self.parts[group] for group in groups or sorted(self.parts)]
         present = {name for part in parts for name in part.sizes}
-        claimed = {name for part in parts for name in part.claims}
+        flagged = {name for part in parts for name in part.flags}
         at = tuple(part.at for part in parts)
         return ColumnParts(
             self.path,
@@ -89,9 +89,9 @@ class ColumnWriter:
             Statistics.joined([part.statistics for part in parts]).to_json(),
             at if any(at) else (),
             {
-                name: tuple(int(name in part.claims) for part in parts)
-                for name in CLAIMS
-                if name in claimed
+                name: tuple(int(name in part.flags) for part in parts)
+                for name in FLAGS
+                if name in flagged
             },
         )
 
@@ -110,7 +110,7 @@ def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterat
         if part is None or not (part.at and as_lines) or writer.is_child:
             yield StagedColumn.of(writer.finish(), writer.next_k)
             continue
-        key = part.meta.rows, part.meta.page_rows, tuple(part.sizes.items()), part.claims
+        key = part.meta.rows, part.meta.page_rows, tuple(part.sizes.items()), part.flags
         like = known.get(key)
         if like is None:
             known[key] = parts = writer.finish()
@@ -120,7 +120,7 @@ def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterat
             like = known[key] = LineTemplate(like.encode())
         nbytes, cbytes = sum(part.sizes.values()), part.meta.cbytes
         line = like.line(writer.path, part.at, cbytes, part.statistics)
-        yield StagedColumn(writer.path, writer.next_k, nbytes, cbytes, line, part.claims)
+        yield StagedColumn(writer.path, writer.next_k, nbytes, cbytes, line, part.flags)
 
 
 def writers_of(

@@ -112,7 +112,7 @@ class PartWriter:
         self._nbytes = nbytes
         self._checksum = checksum_of(shared.storage)
         self._asked = asked_of(self._storage)
-        self._claims: frozenset[str] = frozenset()
+        self._flags: frozenset[str] = frozenset()
         # The part that this one replaces, if its chunks may be copied.
         self._old_part: Part | None = None
         self._lock = threading.Lock()
@@ -148,8 +148,8 @@ class PartWriter:
             pages, whole = pages.without_bounds(), whole.without_bounds()
         self._pages, self._whole = pages, whole
         self._sizes = {name: stream.nbytes for name, stream in block.walk()}
-        claims = {NAN_IS_NULL: block.nan_is_null, PER_ITEM: block.packing == PER_ITEM}
-        self._claims = frozenset(name for name, holds in claims.items() if holds)
+        flags = {NAN_IS_NULL: block.nan_is_null, PER_ITEM: block.packing == PER_ITEM}
+        self._flags = frozenset(name for name, holds in flags.items() if holds)
         if self._bundle is None:
             return self._compressing(block)
 
@@ -316,7 +316,7 @@ class PartWriter:
         """Record the part."""
         k = NO_FILE if at else self._k
         self._column.parts[self._group] = WrittenPart(
-            k, meta, self._sizes, self._whole, at, self._claims
+            k, meta, self._sizes, self._whole, at, self._flags
         )
         # A node counts like a column, whatever rows it has.
         self._shared.progress.add(self._rows)

@@ -50,7 +50,7 @@ def lines(table):
     """Return what the line of each column says of NaN, by name."""
     version = table._snapshot.version
     return {
-        name: version.line_parts(index).claims.get("nan_is_null", ())
+        name: version.line_parts(index).flags.get("nan_is_null", ())
         for index, name in enumerate(version.schema.names)
     }
 

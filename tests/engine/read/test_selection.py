@@ -17,7 +17,7 @@ def parts(rows, page_rows, **claims):
     """Return the line of a column: rows and page rows of each row group, and claims."""
     none = (0,) * len(rows)
     facts = PartMetaArrays(tuple(rows), tuple(page_rows), none, none, none, none)
-    return ColumnParts((0,), none, facts, {}, {}, claims=claims)
+    return ColumnParts((0,), none, facts, {}, {}, flags=claims)
 
 
 def picked(group, *rows):

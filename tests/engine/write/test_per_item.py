@@ -53,7 +53,7 @@ def packings(store) -> dict[str, list[bool]]:
             lines = [version.line_parts(line) for node, line in nodes if has_items(node.flat)]
             if lines:
                 found[field.name] = [
-                    all("per_item" in one.claims_of(group) for one in lines if one.has_bytes(group))
+                    all("per_item" in one.flags_of(group) for one in lines if one.has_bytes(group))
                     for group in range(len(version.head.row_groups))
                 ]
     return found
