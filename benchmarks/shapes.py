@@ -144,7 +144,7 @@ def claim_groups(path: Path, groups: int) -> None:
             k=tuple(range(1, groups + 1)),
             meta=PartMetaArrays.of([parts.meta[0]] * groups),
             streams={name: sizes * groups for name, sizes in parts.streams.items()},
-            known={name: known * groups for name, known in parts.known.items()},
+            statistics_json={name: known * groups for name, known in parts.statistics_json.items()},
         )
         lines.append(many.encode())
     head = replace(head, row_groups=head.row_groups * groups)

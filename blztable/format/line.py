@@ -210,7 +210,7 @@ class ColumnParts:
     meta: PartMetaArrays
     streams: Mapping[str, tuple[int, ...]]
     # Statistics as JSON; `statistics` decodes them on demand.
-    known: Mapping[str, Json]
+    statistics_json: Mapping[str, Json]
     # The first entry of each part in its bundle, from 1; 0 for a part that is in none. Empty if all
     # are in none.
     at: tuple[int, ...] = ()
@@ -220,7 +220,7 @@ class ColumnParts:
     @property
     def statistics(self) -> Statistics:
         """Return the statistics of each row group; raise CorruptError if the line is malformed."""
-        return Statistics.from_json(self.known, len(self.k))
+        return Statistics.from_json(self.statistics_json, len(self.k))
 
     def flags_of(self, group: int) -> frozenset[str]:
         """Return the flags that are set for the part of a row group."""
@@ -273,14 +273,14 @@ class ColumnParts:
         def one(entries: Sequence[Any]) -> tuple[Any, ...]:
             return (entries[group],) if entries and entries[group] else ()
 
-        known = Statistics.lists(self.known, len(self.k))
+        statistics_json = Statistics.lists(self.statistics_json, len(self.k))
         streams = {name: (sizes[group],) for name, sizes in self.streams.items()}
         return ColumnParts(
             self.path,
             (self.k[group],),
             PartMetaArrays.of([self.meta[group]]),
             {n: b for n, b in streams.items() if b[0] or not n.endswith(VALID)},
-            {name: [entries[group]] for name, entries in known.items()},
+            {name: [entries[group]] for name, entries in statistics_json.items()},
             one(self.at),
             dict.fromkeys(self.flags_of(group), (1,)),
         )
@@ -295,7 +295,10 @@ class ColumnParts:
             return both if is_all else tuple(both[index] for index in order)
 
         mine, theirs = self.meta, other.meta
-        known = Statistics.lists(self.known, before), Statistics.lists(other.known, after)
+        statistics_json = (
+            Statistics.lists(self.statistics_json, before),
+            Statistics.lists(other.statistics_json, after),
+        )
         at = chosen(self.at or (0,) * before, other.at or (0,) * after)
         flags = {
             name: chosen(self.flags.get(name, (0,) * before), other.flags.get(name, (0,) * after))
@@ -315,7 +318,10 @@ class ColumnParts:
             ),
             # Parts that come and go leave the line as it was: it names streams that a part has.
             {n: b for n, b in streams.items() if any(b) or (b and not n.endswith(VALID))},
-            {name: list(chosen(known[0][name], known[1][name])) for name in Statistics.KEYS},
+            {
+                name: list(chosen(statistics_json[0][name], statistics_json[1][name]))
+                for name in Statistics.KEYS
+            },
             at if any(at) else (),
             {name: holds for name, holds in flags.items() if any(holds)},
         )
@@ -335,7 +341,7 @@ class ColumnParts:
             **flags,
             **dict(zip(PartMetaArrays.__slots__, _META(self.meta), strict=True)),
             "streams": self.streams,
-            **self.known,
+            **self.statistics_json,
         }
         return jsontext.dumps(line)
 

@@ -19,7 +19,7 @@ def line_of(path=3, at=(7, 9), rows=(2000, 50), bound=b"12345678", **changes):
         "k": (0, 0),
         "meta": PartMetaArrays.of(facts),
         "streams": {"values": tuple(8 * count for count in rows)},
-        "known": statistics.to_json(),
+        "statistics_json": statistics.to_json(),
         "at": at,
     }
     return ColumnParts(**{**values, **changes})

@@ -242,7 +242,7 @@ def _rank(projection: Projection, step: Step) -> float:
 def statistics_of_groups(projection: Projection, index: int) -> Runs | None:
     """Return the statistics of a column's row groups; None if there are none."""
     parts, field = projection.root(index), projection.schema.field(index)
-    if not parts.known:
+    if not parts.statistics_json:
         return None
     try:
         return bounds.runs(field.type, parts.meta.rows, parts.statistics)

@@ -176,9 +176,13 @@ def null_counts(reader: ColumnReader, index: int) -> np.ndarray:
     and those without statistics.
     """
     head, parts = reader.projection.version.head, reader.projection.root(index)
-    counts = np.array(parts.statistics.nulls if parts.known else head.row_groups, np.int64)
-    for group in np.flatnonzero(counts).tolist() if head.deleted or not parts.known else ():
-        if not parts.known or head.deleted[group]:
+    counts = np.array(
+        parts.statistics.nulls if parts.statistics_json else head.row_groups, np.int64
+    )
+    for group in (
+        np.flatnonzero(counts).tolist() if head.deleted or not parts.statistics_json else ()
+    ):
+        if not parts.statistics_json or head.deleted[group]:
             counts[group] = sum(map(_nulls, _arrays(reader, index, [group])))
     return counts
 

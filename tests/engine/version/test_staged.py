@@ -153,7 +153,9 @@ def test_parts_are_arranged_as_each_of_their_arrays_is(case):
         assert list(found.streams.get(name, [])) == (sizes if is_named else [])
         assert (name in found.streams) == bool(is_named)
     for name in Statistics.KEYS:
-        assert list(found.known[name]) == chosen(before.known[name], after.known[name])
+        assert list(found.statistics_json[name]) == chosen(
+            before.statistics_json[name], after.statistics_json[name]
+        )
 
 
 @given(st.data(), st.integers(0, 4), st.integers(0, 4))
@@ -178,13 +180,13 @@ def test_what_was_arranged_is_a_line_that_reads_back(case):
 
 
 def replaced_k(column, k):
-    return ColumnParts(column.path, tuple(k), column.meta, column.streams, column.known)
+    return ColumnParts(column.path, tuple(k), column.meta, column.streams, column.statistics_json)
 
 
 def with_page_rows(column, page_rows):
     arrays = {name: getattr(column.meta, name) for name in PartMetaArrays.__slots__}
     facts = PartMetaArrays(**arrays | {"page_rows": (page_rows,) * len(column.k)})
-    return ColumnParts(column.path, column.k, facts, column.streams, column.known)
+    return ColumnParts(column.path, column.k, facts, column.streams, column.statistics_json)
 
 
 # Lines
