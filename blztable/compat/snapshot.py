@@ -24,7 +24,7 @@ from blztable import tuning
 from blztable.arrow.extensions import plain_schema
 from blztable.arrow.nested.nodes import Node
 from blztable.closing import Closing
-from blztable.columns.statistics.bounds import Runs
+from blztable.columns.statistics.bounds import Zones
 from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import OldColumn, OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array, arrow_type
@@ -198,7 +198,7 @@ class OldColumns(Closing):
         """Return None: there are no codes."""
         return None
 
-    def zone_map(self, index: int, group: int) -> Runs | None:
+    def zone_map(self, index: int, group: int) -> Zones | None:
         """Return None: there are no statistics."""
         return None
 

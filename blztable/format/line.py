@@ -3,7 +3,7 @@
 A part has a file of its own, with the number `k`, or lies in the bundle of its row group, where
 `at` is the number of its first entry. The bundles are in the head.
 
-Statistics are those of a run of rows: nulls, NaNs, and bounds of the values. A run is a page (in
+Statistics are those of a zone: nulls, NaNs, and bounds of the values. A zone is a page (in
 the zone map of a trailer) or a row group (in a line). A bound is the little-endian bytes of a
 value; for text and binary it may be a prefix. `columns` decides which bytes are a bound.
 
@@ -61,7 +61,7 @@ _AT, _ROWS, _STREAMS = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """One entry per run; an unknown bound is None. NaNs are counted but are never bounds."""
+    """One entry per zone; an unknown bound is None. NaNs are counted but are never bounds."""
 
     nulls: tuple[int, ...]
     nans: tuple[int, ...]
@@ -71,7 +71,7 @@ class Statistics:
     KEYS: ClassVar = ("nulls", "nans", "min", "max")
 
     def __len__(self) -> int:
-        """Number of runs."""
+        """Number of zones."""
         return len(self.nulls)
 
     @classmethod
@@ -91,8 +91,8 @@ class Statistics:
         unknown = (None,) * len(self)
         return Statistics(self.nulls, self.nans, unknown, unknown)
 
-    def of_run(self, index: int) -> "Statistics":
-        """Return the statistics of one run."""
+    def of_zone(self, index: int) -> "Statistics":
+        """Return the statistics of one zone."""
         return Statistics(*((getattr(self, name)[index],) for name in self.__slots__))
 
     def encode(self) -> bytes:
@@ -106,17 +106,17 @@ class Statistics:
         return b"".join([counts, *lengths, *known])
 
     @classmethod
-    def decode(cls, data: bytes, runs: int) -> Self:
-        """Read a zone map of `runs` pages."""
-        head = 10 * runs
+    def decode(cls, data: bytes, zones: int) -> Self:
+        """Read a zone map of `zones` pages."""
+        head = 10 * zones
         if len(data) < head:
             raise CorruptError(
-                f"a zone map has {len(data)} bytes for {runs} pages; expected at least {head}"
+                f"a zone map has {len(data)} bytes for {zones} pages; expected at least {head}"
             )
-        nulls, nans = np.frombuffer(data, "<u4", 2 * runs).reshape(2, runs).tolist()
+        nulls, nans = np.frombuffer(data, "<u4", 2 * zones).reshape(2, zones).tolist()
         bounds: list[bytes | None] = []
         position = head
-        for length in data[8 * runs : head]:
+        for length in data[8 * zones : head]:
             if length == _NO_BOUND:
                 bounds.append(None)
                 continue
@@ -128,7 +128,7 @@ class Statistics:
             position += length
         if position != len(data):
             raise CorruptError(f"a zone map has {len(data)} bytes; its bounds end at {position}")
-        return cls(tuple(nulls), tuple(nans), tuple(bounds[:runs]), tuple(bounds[runs:]))
+        return cls(tuple(nulls), tuple(nans), tuple(bounds[:zones]), tuple(bounds[zones:]))
 
     def to_json(self) -> dict[str, Json]:
         """Return the four arrays, all of the same length."""
@@ -140,24 +140,24 @@ class Statistics:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Json], runs: int) -> Self:
-        """Read the four arrays; CorruptError unless each has `runs` entries."""
-        lists = cls.lists(value, runs)
+    def from_json(cls, value: Mapping[str, Json], zones: int) -> Self:
+        """Read the four arrays; CorruptError unless each has `zones` entries."""
+        lists = cls.lists(value, zones)
         return cls(
-            jsontext.numbers(lists["nulls"], "nulls", runs),
-            jsontext.numbers(lists["nans"], "nans", runs),
+            jsontext.numbers(lists["nulls"], "nulls", zones),
+            jsontext.numbers(lists["nans"], "nans", zones),
             _decode(lists["min"]),
             _decode(lists["max"]),
         )
 
     @classmethod
-    def lists(cls, value: Mapping[str, Json], runs: int) -> dict[str, list[Json]]:
-        """Return the four arrays unparsed; CorruptError unless each has `runs` entries."""
+    def lists(cls, value: Mapping[str, Json], zones: int) -> dict[str, list[Json]]:
+        """Return the four arrays unparsed; CorruptError unless each has `zones` entries."""
         arrays = {}
         for name in cls.KEYS:
             entries = value.get(name)
-            if not isinstance(entries, list) or len(entries) != runs:
-                raise CorruptError(f"statistics: {name!r} is not an array of {runs} entries")
+            if not isinstance(entries, list) or len(entries) != zones:
+                raise CorruptError(f"statistics: {name!r} is not an array of {zones} entries")
             arrays[name] = entries
         return arrays
 

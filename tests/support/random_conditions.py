@@ -48,7 +48,7 @@ def known_of(array, cuts):
     """Return the writer's statistics of these runs."""
     parts = [statistics(array[start:stop], max(stop - start, 1))[1] for start, stop in cuts]
     rows = [stop - start for start, stop in cuts]
-    return bounds.runs(array.type, rows, Statistics.joined(parts))
+    return bounds.zones(array.type, rows, Statistics.joined(parts))
 
 
 class Drawn:

@@ -30,7 +30,7 @@ from blztable.columns.encodings.numbers import (
     Wide,
     codes_layout,
 )
-from blztable.columns.encodings.runs import Runs, few_runs
+from blztable.columns.encodings.runs import BitmapRuns, few_runs
 from blztable.columns.encodings.values import encode_few_values
 
 # Decimals that are tried.
@@ -72,7 +72,11 @@ def _encoded_stream(stream: Stream, mask: np.ndarray | None, block: Block) -> St
         return _of_codes(stream, constant, stream.data[:0])
     if name == VALID and mask is not None:
         at = few_runs(stream.data, mask)
-        return stream if at is None else _of_codes(stream, Runs(stream.layout, at), stream.data[:0])
+        return (
+            stream
+            if at is None
+            else _of_codes(stream, BitmapRuns(stream.layout, at), stream.data[:0])
+        )
     if name not in (VALUES, CODES) or stream.layout.bits is None:
         return stream
     found: Encoded | None = None

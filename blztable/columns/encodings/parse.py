@@ -25,7 +25,7 @@ from blztable.columns.encodings.numbers import (
     codes_layout,
     words_from_json,
 )
-from blztable.columns.encodings.runs import MOST_RUNS, Runs
+from blztable.columns.encodings.runs import MOST_RUNS, BitmapRuns
 from blztable.columns.encodings.values import FewValues, values_from_json
 from blztable.errors import CorruptError, FormatError
 
@@ -190,7 +190,7 @@ def _runs(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     at = words_from_json(value.get("at"), "at", range(1, MOST_RUNS + 1))
     _check_ascend(at, owner.rows)
     _check_made(owner.layout.nbytes(owner.rows))
-    return Runs(owner.layout, at)
+    return BitmapRuns(owner.layout, at)
 
 
 def _check_ascend(at: np.ndarray, rows: int) -> None:

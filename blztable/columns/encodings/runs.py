@@ -19,7 +19,7 @@ FEW_RUNS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Runs(Encoding):
+class BitmapRuns(Encoding):
     """Validity as the rows where it changes.
 
     Attributes

@@ -1,1 +1,1 @@
-"""Statistics of runs of rows: counts and bounds, computed, decoded and checked."""
+"""Statistics of zones: counts and bounds, computed, decoded and checked."""

@@ -1,11 +1,11 @@
-"""Statistics of runs of rows as arrays, their bounds decoded from bytes.
+"""Statistics of zones as arrays, their bounds decoded from bytes.
 
-A run is a row group or a page. Filters compare all runs in one call, so nothing here loops over
-runs. Knows nothing of filters and files; `soundness` compares statistics with the rows.
+A zone is a row group or a page. Filters compare all zones in one call, so nothing here loops over
+zones. Knows nothing of filters and files; `soundness` compares statistics with the rows.
 
-Extremes: the least or the greatest value of a column, from few of its runs. The bounds of a run
-need not be values. So runs are read in the order of their bounds, until a value is found that no
-other run can be beyond.
+Extremes: the least or the greatest value of a column, from few of its zones. The bounds of a zone
+need not be values. So zones are read in the order of their bounds, until a value is found that no
+other zone can be beyond.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ Bounds = Sequence[bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """Arrays with one entry for each run. An unknown bound is null; a NaN is never a bound."""
+class Zones:
+    """Arrays with one entry for each zone. An unknown bound is null; a NaN is never a bound."""
 
     rows: np.ndarray
     nulls: np.ndarray
@@ -36,13 +36,13 @@ class Runs:
     highest: pa.Array
 
     def __len__(self) -> int:
-        """Return the number of runs."""
+        """Return the number of zones."""
         return len(self.nulls)
 
-    def take(self, indices: np.ndarray) -> "Runs":
-        """Return the runs at these indices, in their order; an index may repeat."""
+    def take(self, indices: np.ndarray) -> "Zones":
+        """Return the zones at these indices, in their order; an index may repeat."""
         of_bounds = pa.array(indices)
-        return Runs(
+        return Zones(
             self.rows[indices],
             self.nulls[indices],
             self.nans[indices],
@@ -51,8 +51,8 @@ class Runs:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence["Runs"]) -> Self:
-        """Return the runs of all parts, part after part; at least one part is needed."""
+    def joined(cls, parts: Sequence["Zones"]) -> Self:
+        """Return the zones of all parts, part after part; at least one part is needed."""
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.nulls for part in parts]),
@@ -62,16 +62,16 @@ class Runs:
         )
 
 
-def runs(type_: pa.DataType, rows: Sequence[int], statistics: Statistics) -> Runs:
-    """Return the statistics of runs of a column of this type, given the row count of each run.
+def zones(type_: pa.DataType, rows: Sequence[int], statistics: Statistics) -> Zones:
+    """Return the statistics of zones of a column of this type, given the row count of each zone.
 
     Raises
     ------
     CorruptError
-        If a bound is not the bytes of a value of this type, or a run has more nulls and NaNs than
+        If a bound is not the bytes of a value of this type, or a zone has more nulls and NaNs than
         rows.
     """
-    result = Runs(
+    result = Zones(
         np.asarray(rows, np.int64),
         np.asarray(statistics.nulls, np.int64),
         np.asarray(statistics.nans, np.int64),
@@ -80,9 +80,9 @@ def runs(type_: pa.DataType, rows: Sequence[int], statistics: Statistics) -> Run
     )
     too_many = np.flatnonzero(result.nulls + result.nans > result.rows)
     if len(too_many):
-        run = too_many[0]
-        counts = f"{statistics.nulls[run]} nulls and {statistics.nans[run]} NaNs"
-        raise CorruptError(f"the statistics state {counts} in {rows[run]} rows")
+        zone = too_many[0]
+        counts = f"{statistics.nulls[zone]} nulls and {statistics.nans[zone]} NaNs"
+        raise CorruptError(f"the statistics state {counts} in {rows[zone]} rows")
     return result
 
 
@@ -130,31 +130,31 @@ def _fixed(type_: pa.DataType, width: int, bounds: Bounds) -> pa.Array:
         raise CorruptError(f"a bound of type {type_} has {size} bytes, expected {width}") from None
 
 
-def extreme(runs: Runs, read: Callable[[int], pa.Array], *, is_least: bool) -> pa.Scalar:
-    """Return the least or the greatest value of some runs; null if there is none, or no order.
+def extreme(zones: Zones, read: Callable[[int], pa.Array], *, is_least: bool) -> pa.Scalar:
+    """Return the least or the greatest value of some zones; null if there is none, or no order.
 
     Nulls and NaNs are no values.
 
     Parameters
     ----------
-    runs : Runs
-        Statistics of each run.
+    zones : Zones
+        Statistics of each zone.
     read : callable
-        Returns the values of a run, given its number.
+        Returns the values of a zone, given its number.
     is_least : bool
         Whether the least value is wanted.
     """
-    bounds = runs.lowest if is_least else runs.highest
+    bounds = zones.lowest if is_least else zones.highest
     best = pa.scalar(None, bounds.type)
     if pa.types.is_null(bounds.type):
         return best
     is_beyond = pc.less if is_least else pc.greater
-    with_values = np.flatnonzero(runs.nulls + runs.nans < runs.rows)
-    for run in _in_order(bounds, with_values, is_least):
+    with_values = np.flatnonzero(zones.nulls + zones.nans < zones.rows)
+    for zone in _in_order(bounds, with_values, is_least):
         # Null if the bound is unknown, and at first, when there is no value yet.
-        if is_beyond(bounds[run], best).as_py() is False:
+        if is_beyond(bounds[zone], best).as_py() is False:
             break
-        best = _better(best, extreme_of(read(run), is_least=is_least), is_least)
+        best = _better(best, extreme_of(read(zone), is_least=is_least), is_least)
     return best
 
 
@@ -171,12 +171,12 @@ def _better(best: pa.Scalar, value: pa.Scalar, is_least: bool) -> pa.Scalar:
     return value if not best.is_valid or is_beyond(value, best).as_py() else best
 
 
-def _in_order(bounds: pa.Array, runs: np.ndarray, is_least: bool) -> Iterator[int]:
-    """Yield the runs, those with unknown bounds first, and then the most promising ones."""
+def _in_order(bounds: pa.Array, zones: np.ndarray, is_least: bool) -> Iterator[int]:
+    """Yield the zones, those with unknown bounds first, and then the most promising ones."""
     order = "ascending" if is_least else "descending"
-    taken = bounds.take(pa.array(runs))
+    taken = bounds.take(pa.array(zones))
     places = pc.array_sort_indices(taken, order=order, null_placement="at_start")
-    yield from runs[places.to_numpy()].tolist()
+    yield from zones[places.to_numpy()].tolist()
 
 
 def extreme_of(array: pa.Array, *, is_least: bool) -> pa.Scalar:

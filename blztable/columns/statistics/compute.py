@@ -5,10 +5,11 @@ is UTF-8, codes lie inside their dictionary, decimals have no more digits than t
 
 Theory of operation. An array of numbers without nulls is reduced by numpy, all full pages in one
 call. Other arrays are cut into pages, and kernels of Arrow find the extremes of each page; they
-skip nulls, whose slots may hold any bytes. No Python code runs per row. NaNs are counted but are
-never bounds. Fixed-size binary and intervals have no bounds. The bounds of a page of a dictionary
-array are the bounds of the values that its rows refer to. Bounds are Python numbers or bytes until
-all pages are known. Then they are encoded: numbers as little-endian bytes, text as a prefix.
+skip nulls, whose slots may hold any bytes. No Python code is called per row. NaNs are counted but
+are never bounds. Fixed-size binary and intervals have no bounds. The bounds of a page of a
+dictionary array are the bounds of the values that its rows refer to. Bounds are Python numbers or
+bytes until all pages are known. Then they are encoded: numbers as little-endian bytes, text as a
+prefix.
 
 Bounds of text and binary values: the smallest and the largest item, cut to a prefix. A bound has at
 most `PREFIX_BYTES`. A prefix of the smallest item is never above the item; a prefix of the largest
@@ -72,7 +73,7 @@ _DENSE = 8
 
 
 def statistics(array: pa.Array, page_rows: int) -> tuple[Statistics, Statistics]:
-    """Return the statistics of each page of an array, and those of all rows as one run.
+    """Return the statistics of each page of an array, and those of all rows as one zone.
 
     An array of the null type is one page.
     """

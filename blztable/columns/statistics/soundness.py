@@ -20,22 +20,22 @@ ITEMS_AT_ONCE = 1 << 10
 
 
 def false_statistics(
-    array: pa.Array, run_rows: int, stored: Statistics, computed: Statistics
+    array: pa.Array, zone_rows: int, stored: Statistics, computed: Statistics
 ) -> Iterator[tuple[int, str]]:
-    """Yield (run index, message) for each stored fact that is false.
+    """Yield (index of the zone, message) for each stored fact that is false.
 
-    All runs but the last have `run_rows` rows; `computed` are the statistics of the same runs.
+    All zones but the last have `zone_rows` rows; `computed` are the statistics of the same zones.
     """
     ordered = bounds.ordered_type(array.type)
-    for run in range(len(computed)):
-        if stored.nulls[run] != computed.nulls[run]:
-            yield run, f"{computed.nulls[run]} nulls, the statistics say {stored.nulls[run]}"
-        if stored.nans[run] != computed.nans[run]:
-            yield run, f"{computed.nans[run]} NaNs, the statistics say {stored.nans[run]}"
-        rows = array.slice(run * run_rows, run_rows)
+    for zone in range(len(computed)):
+        if stored.nulls[zone] != computed.nulls[zone]:
+            yield zone, f"{computed.nulls[zone]} nulls, the statistics say {stored.nulls[zone]}"
+        if stored.nans[zone] != computed.nans[zone]:
+            yield zone, f"{computed.nans[zone]} NaNs, the statistics say {stored.nans[zone]}"
+        rows = array.slice(zone * zone_rows, zone_rows)
         for side, bound, own in (
-            ("lower", stored.lowest[run], computed.lowest[run]),
-            ("upper", stored.highest[run], computed.highest[run]),
+            ("lower", stored.lowest[zone], computed.lowest[zone]),
+            ("upper", stored.highest[zone], computed.highest[zone]),
         ):
             if bound is None or bound == own:
                 continue
@@ -43,10 +43,10 @@ def false_statistics(
                 key = _key(ordered, bound)
                 is_sound = _encloses(key, side, ordered, own, rows)
             except CorruptError as error:
-                yield run, f"{side} bound: {error}"
+                yield zone, f"{side} bound: {error}"
                 continue
             if not is_sound:
-                yield run, f"{side} bound {key!r} does not enclose the values"
+                yield zone, f"{side} bound {key!r} does not enclose the values"
 
 
 def _key(type_: pa.DataType, bound: bytes) -> Key:

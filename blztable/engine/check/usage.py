@@ -191,7 +191,7 @@ class PartCheck:
                 stop = min(start + part.page_rows, part.rows)
                 self.note(f"layer {PAGES_LAYER!r}: {message}", start, stop, is_readable=True)
         if self.column.statistics is not None:
-            stated = self.column.statistics.of_run(self.group)
+            stated = self.column.statistics.of_zone(self.group)
             for _, message in false_statistics(array, part.rows, stated, whole):
                 self.note(message, is_readable=True, key=self.column.version.key)
 

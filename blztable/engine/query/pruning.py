@@ -1,22 +1,22 @@
-"""Pruning: find the runs of rows that a filter can skip or keep whole, from statistics alone.
+"""Pruning: find the zones that a filter can skip or keep whole, from statistics alone.
 
-A run is a row group or a page. Knows nothing of files, nor of the origin of the statistics.
+A zone is a row group or a page. Knows nothing of files, nor of the origin of the statistics.
 
 Theory of operation. `Pruner` compiles the term of a filter once, into a tree of rules; a rule maps
-the statistics of all runs to three flags a run (`Kleene`): a row may be true, false, null. A
+the statistics of all zones to three flags a zone (`Kleene`): a row may be true, false, null. A
 function that is not understood sets all three, which prunes nothing and is never wrong.
 Connectives combine flags. Arrow itself evaluates a comparison, with columns of bounds in the place
-of the columns, all runs in one call: the types and literals are the same as for rows, so Arrow
+of the columns, all zones in one call: the types and literals are the same as for rows, so Arrow
 inserts the same casts. These casts preserve the order of values, so what holds for
 both bounds holds for each value between them. The caller's thread does all of it; time and memory
-are bounded by the number of runs, not of rows.
+are bounded by the number of zones, not of rows.
 
 Operands of a comparison: a column, a literal, or an order-preserving cast of one of them. Knows
-which types share an order, and which kinds of values a run of rows may have: nulls, NaNs, values
+which types share an order, and which kinds of values a zone may have: nulls, NaNs, values
 between two bounds. Does not know the functions that use an operand.
 
-Three-valued logic over runs of rows: whether a condition may be true, false or null. A flag is set
-unless no row of the run can have that value, so setting more flags is always sound.
+Three-valued logic over zones: whether a condition may be true, false or null. A flag is set
+unless no row of the zone can have that value, so setting more flags is always sound.
 """
 
 import enum
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow.nested.nodes import counts_nulls
 from blztable.arrow.types import REFUSALS, compared_type
-from blztable.columns.statistics.bounds import Runs
+from blztable.columns.statistics.bounds import Zones
 from blztable.columns.statistics.compute import above_prefix
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
 from blztable.engine.query.expressions import project
@@ -39,22 +39,22 @@ from blztable.engine.query.literals import kind
 
 @dataclass(frozen=True, slots=True)
 class Kleene:
-    """For each run: True if some row may be true, may be false, may be null."""
+    """For each zone: True if some row may be true, may be false, may be null."""
 
     true: np.ndarray
     false: np.ndarray
     null: np.ndarray
 
 
-def anything(runs: int) -> Kleene:
+def anything(zones: int) -> Kleene:
     """Return the flags of a condition about which nothing is known."""
-    everywhere = np.ones(runs, np.bool_)
+    everywhere = np.ones(zones, np.bool_)
     return Kleene(everywhere, everywhere, everywhere)
 
 
-def always(value: bool | None, runs: int) -> Kleene:
+def always(value: bool | None, zones: int) -> Kleene:
     """Return the flags of a condition that has the same value for all rows."""
-    return Kleene(*(np.full(runs, value is each) for each in (True, False, None)))
+    return Kleene(*(np.full(zones, value is each) for each in (True, False, None)))
 
 
 def invert(a: Kleene) -> Kleene:
@@ -107,16 +107,16 @@ _ORDER_PRESERVING = {("integer", "float"), ("integer", "decimal"), ("date", "tim
 
 
 @dataclass(frozen=True, slots=True)
-class RunStatistics:
-    """Statistics of `runs` runs of rows, by column index; a column may be missing."""
+class ZoneStatistics:
+    """Statistics of `zones` zones, by column index; a column may be missing."""
 
-    runs: int
-    columns: Mapping[int, Runs]
+    zones: int
+    columns: Mapping[int, Zones]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueKinds:
-    """For each run: True if some row may be null, may be NaN, may have any other value."""
+    """For each zone: True if some row may be null, may be NaN, may have any other value."""
 
     null: np.ndarray
     nan: np.ndarray
@@ -143,17 +143,17 @@ class Operand:
             pair[0] == pair[1] or pair in _ORDER_PRESERVING or pair[::-1] in _ORDER_PRESERVING
         )
 
-    def value_kinds(self, statistics: RunStatistics) -> ValueKinds:
-        """Return the kinds of values that each run may hold."""
+    def value_kinds(self, statistics: ZoneStatistics) -> ValueKinds:
+        """Return the kinds of values that each zone may hold."""
         if not isinstance(self.source, int):
             nan = self.kind == "float" and bool(pc.is_nan(self.source).as_py())
             flags = not self.source.is_valid, nan, self.source.is_valid and not nan
-            return ValueKinds(*(np.full(statistics.runs, flag) for flag in flags))
-        runs = statistics.columns.get(self.source)
-        if runs is None:
-            everywhere = np.ones(statistics.runs, np.bool_)
+            return ValueKinds(*(np.full(statistics.zones, flag) for flag in flags))
+        zones = statistics.columns.get(self.source)
+        if zones is None:
+            everywhere = np.ones(statistics.zones, np.bool_)
             return ValueKinds(everywhere, everywhere, everywhere)
-        return ValueKinds(runs.nulls > 0, runs.nans > 0, runs.nulls + runs.nans < runs.rows)
+        return ValueKinds(zones.nulls > 0, zones.nans > 0, zones.nulls + zones.nans < zones.rows)
 
     @property
     def lowest(self) -> pc.Expression:
@@ -195,9 +195,9 @@ def operand(term: Term, schema: pa.Schema) -> Operand | None:
 
 
 def project_bounds(
-    expressions: Sequence[pc.Expression], operands: Sequence[Operand], statistics: RunStatistics
+    expressions: Sequence[pc.Expression], operands: Sequence[Operand], statistics: ZoneStatistics
 ) -> list[pa.Array] | None:
-    """Evaluate expressions over the operands' bounds: one value a run, null for an unknown bound.
+    """Evaluate expressions over the operands' bounds: one value a zone, null for an unknown bound.
 
     None if a column has no statistics, or if Arrow refuses the expression.
     """
@@ -231,7 +231,7 @@ def _is_safe(options: Mapping[str, pa.Scalar]) -> bool:
     return not any(value.as_py() for name, value in options.items() if name.startswith("allow_"))
 
 
-Rule = Callable[[RunStatistics], Kleene]
+Rule = Callable[[ZoneStatistics], Kleene]
 # Two lists of conditions on the bounds of two operands: if a row may be true, all conditions of the
 # first list hold; if a row may be false, at least one of the second.
 Tests = tuple[list[pc.Expression], list[pc.Expression]]
@@ -277,7 +277,7 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """For each run: True if a row may match the filter, True if all rows must match it."""
+    """For each zone: True if a row may match the filter, True if all rows must match it."""
 
     may: np.ndarray
     must: np.ndarray
@@ -295,9 +295,9 @@ class Pruner:
         self._rule = _anything if term is None else _rule(term, schema, used)
         self.columns = tuple(sorted(used))
 
-    def evaluate(self, runs: int, columns: Mapping[int, Runs]) -> Match:
-        """Match each of `runs` runs, none empty, given the statistics by column index."""
-        flags = self._rule(RunStatistics(runs, columns))
+    def evaluate(self, zones: int, columns: Mapping[int, Zones]) -> Match:
+        """Match each of `zones` zones, none empty, given the statistics by column index."""
+        flags = self._rule(ZoneStatistics(zones, columns))
         return Match(flags.true, ~(flags.false | flags.null))
 
 
@@ -382,23 +382,23 @@ def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
     return partial(_is_in, one, _Set(members, has_null, has_nan, matching))
 
 
-def _anything(statistics: RunStatistics) -> Kleene:
-    return anything(statistics.runs)
+def _anything(statistics: ZoneStatistics) -> Kleene:
+    return anything(statistics.zones)
 
 
-def _always(value: bool | None, statistics: RunStatistics) -> Kleene:
-    return always(value, statistics.runs)
+def _always(value: bool | None, statistics: ZoneStatistics) -> Kleene:
+    return always(value, statistics.zones)
 
 
 def _connected(
     connective: Callable[[Sequence[Kleene]], Kleene],
     rules: Sequence[Rule],
-    statistics: RunStatistics,
+    statistics: ZoneStatistics,
 ) -> Kleene:
     return connective([rule(statistics) for rule in rules])
 
 
-def _is_null_condition(rule: Rule, statistics: RunStatistics) -> Kleene:
+def _is_null_condition(rule: Rule, statistics: ZoneStatistics) -> Kleene:
     flags = rule(statistics)
     return Kleene(flags.null, flags.true | flags.false, np.zeros_like(flags.null))
 
@@ -407,7 +407,7 @@ def _is_null_literal(one: Operand) -> bool:
     return not isinstance(one.source, int) and not one.source.is_valid
 
 
-def _is_null(one: Operand, with_nan: bool, statistics: RunStatistics) -> Kleene:
+def _is_null(one: Operand, with_nan: bool, statistics: ZoneStatistics) -> Kleene:
     kinds = one.value_kinds(statistics)
     never = np.zeros_like(kinds.null)
     if with_nan:
@@ -415,12 +415,12 @@ def _is_null(one: Operand, with_nan: bool, statistics: RunStatistics) -> Kleene:
     return Kleene(kinds.null, kinds.nan | kinds.value, never)
 
 
-def _is_nan(one: Operand, statistics: RunStatistics) -> Kleene:
+def _is_nan(one: Operand, statistics: ZoneStatistics) -> Kleene:
     kinds = one.value_kinds(statistics)
     return Kleene(kinds.nan, kinds.value, kinds.null)
 
 
-def _is_in(one: Operand, values: _Set, statistics: RunStatistics) -> Kleene:
+def _is_in(one: Operand, values: _Set, statistics: ZoneStatistics) -> Kleene:
     kinds = one.value_kinds(statistics)
     bounds = project_bounds([one.lowest, one.highest], [one], statistics)
     may, must = (True, False) if bounds is None else _among(values.members, *bounds)
@@ -438,7 +438,7 @@ def _is_in(one: Operand, values: _Set, statistics: RunStatistics) -> Kleene:
 
 
 def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """For each run: True if a member lies within the bounds, True if all values are one member."""
+    """For each zone: True if a member lies within the bounds, True if all values are one member."""
     ranks = pc.rank(pa.concat_arrays([members, lowest, highest]), tiebreaker="dense").to_numpy()
     of_members, low, high = np.split(ranks, np.cumsum([len(members), len(lowest)]))
     # Ranks count from 1. An unknown bound ranks last, which is correct for an upper bound only.
@@ -449,7 +449,7 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
     return may, must
 
 
-def _compared(operands: Sequence[Operand], tests: Tests, statistics: RunStatistics) -> Kleene:
+def _compared(operands: Sequence[Operand], tests: Tests, statistics: ZoneStatistics) -> Kleene:
     """Evaluate a comparison; it is false for a NaN."""
     kinds = [each.value_kinds(statistics) for each in operands]
     value = np.logical_and.reduce([each.value for each in kinds])

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.columns.statistics import bounds
-from blztable.columns.statistics.bounds import Runs
+from blztable.columns.statistics.bounds import Zones
 from blztable.engine.query import blocks as cutting
 from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
@@ -58,7 +58,7 @@ class Scan:
         statistics = {index: statistics_of_groups(self.projection, index) for index in compared}
         # By column; those without statistics are missing.
         self._group_statistics = {
-            index: runs for index, runs in statistics.items() if runs is not None
+            index: zones for index, zones in statistics.items() if zones is not None
         }
         # Per row group: True if a row may match. Per step and row group: True if statistics do not
         # prove that all rows match.
@@ -139,12 +139,12 @@ class Scan:
         kept[are_pages] = may_match
         return blocks[kept].live(deleted)
 
-    def _evaluate(self, runs: int, columns: Mapping[int, Runs]) -> tuple[np.ndarray, np.ndarray]:
-        """For each run: True if a row may match; for each step and run: True if it is open."""
-        may_match = np.ones(runs, np.bool_)
-        is_open = np.ones((len(self.steps), runs), np.bool_)
+    def _evaluate(self, zones: int, columns: Mapping[int, Zones]) -> tuple[np.ndarray, np.ndarray]:
+        """For each zone: True if a row may match; for each step and zone: True if it is open."""
+        may_match = np.ones(zones, np.bool_)
+        is_open = np.ones((len(self.steps), zones), np.bool_)
         for number, step in enumerate(self.steps):
-            match = step.pruner.evaluate(runs, columns)
+            match = step.pruner.evaluate(zones, columns)
             may_match &= match.may
             is_open[number] = ~match.must
         return may_match, is_open
@@ -167,10 +167,10 @@ class Scan:
         sizes = [int(self._page_sizes[index][group]) for index in self._columns_with_pages(group)]
         return min(sizes, default=None)
 
-    def _statistics_of_pages(self, blocks: Blocks, reader: ColumnReader) -> dict[int, Runs]:
+    def _statistics_of_pages(self, blocks: Blocks, reader: ColumnReader) -> dict[int, Zones]:
         """Return for each block the statistics of its page; of its row group without a zone map."""
         groups, firsts = np.unique(blocks.groups, return_index=True)
-        zone_maps: dict[tuple[int, int], Runs | None] = {}
+        zone_maps: dict[tuple[int, int], Zones | None] = {}
 
         def read(index: int, group: int) -> None:
             zone_maps[index, group] = reader.zone_map(index, group)
@@ -182,15 +182,15 @@ class Scan:
                 for index in self._columns_with_pages(group)
             )
         )
-        statistics: dict[int, list[Runs]] = {index: [] for index in self._group_statistics}
+        statistics: dict[int, list[Zones]] = {index: [] for index in self._group_statistics}
         for group, starts in zip(groups.tolist(), np.split(blocks.starts, firsts[1:]), strict=True):
-            for index, runs in statistics.items():
+            for index, zones in statistics.items():
                 pages = zone_maps.get((index, group))
                 if pages is None:
-                    runs.append(self._group_statistics[index].take(np.full(len(starts), group)))
+                    zones.append(self._group_statistics[index].take(np.full(len(starts), group)))
                 else:
-                    runs.append(pages.take(starts // self._page_sizes[index][group]))
-        return {index: Runs.joined(runs) for index, runs in statistics.items()}
+                    zones.append(pages.take(starts // self._page_sizes[index][group]))
+        return {index: Zones.joined(zones) for index, zones in statistics.items()}
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
@@ -239,13 +239,13 @@ def _rank(projection: Projection, step: Step) -> float:
     return row_bytes / (1 - share)
 
 
-def statistics_of_groups(projection: Projection, index: int) -> Runs | None:
+def statistics_of_groups(projection: Projection, index: int) -> Zones | None:
     """Return the statistics of a column's row groups; None if there are none."""
     parts, field = projection.root(index), projection.schema.field(index)
     if not parts.statistics_json:
         return None
     try:
-        return bounds.runs(field.type, parts.meta.rows, parts.statistics)
+        return bounds.zones(field.type, parts.meta.rows, parts.statistics)
     except CorruptError as error:
         store = projection.version.store
         raise CorruptError(f"{store.name}, column {field.name!r}: {error}") from None

@@ -202,8 +202,8 @@ def _arrays(reader: ColumnReader, index: int, groups: Iterable[int]) -> Iterator
 
 def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar:
     """Return the least or the greatest value of a flat column; few of its row groups are read."""
-    runs = statistics_of_groups(reader.projection, index)
-    if runs is None:
+    zones = statistics_of_groups(reader.projection, index)
+    if zones is None:
         empty = nulls(0, reader.projection.schema.field(index).type)
         groups = range(len(reader.projection.version.head.row_groups))
         return extreme_of_all(chain([empty], _arrays(reader, index, groups)), is_least=is_least)
@@ -212,7 +212,7 @@ def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar
         span = RowSpan(group, 0, reader.projection.version.head.row_groups[group])
         return one_array(reader.columns([index], [span])[0])
 
-    return extreme(runs, read, is_least=is_least)
+    return extreme(zones, read, is_least=is_least)
 
 
 def numbers(row_groups: Sequence[int], selection: Sequence[RowSelection]) -> range | np.ndarray:

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.statistics.bounds import Runs
+from blztable.columns.statistics.bounds import Zones
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
@@ -75,7 +75,7 @@ class ColumnReader(Protocol):
         `rows_per_value` rows for each value, or no codes.
         """
 
-    def zone_map(self, index: int, group: int) -> Runs | None:
+    def zone_map(self, index: int, group: int) -> Zones | None:
         """Return the statistics of each page of a column in a row group; None if it has none."""
 
     def forget_before(self, group: int) -> None:

@@ -18,7 +18,7 @@ from blztable.arrow.nested.nodes import is_nested
 from blztable.block_terms import DICTIONARY
 from blztable.closing import Closing
 from blztable.columns.statistics import bounds
-from blztable.columns.statistics.bounds import Runs
+from blztable.columns.statistics.bounds import Zones
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.column_batch import read_batches
@@ -201,7 +201,7 @@ class OpenColumns(Closing):
         values = one_array(read_phases(self.parts, [column])[0])
         return pa.DictionaryArray.from_arrays(indices, values, ordered=part.type.ordered)
 
-    def zone_map(self, index: int, group: int) -> Runs | None:
+    def zone_map(self, index: int, group: int) -> Zones | None:
         """Return the statistics of each page of a column, as its part has them."""
         part = self.parts.open(self.projection.nodes(index)[0], group)
         statistics = part.zone_map()
@@ -209,7 +209,7 @@ class OpenColumns(Closing):
             return None
         with part.error_context():
             type_ = self.projection.schema.field(index).type
-            return bounds.runs(type_, part.rows_of_pages, statistics)
+            return bounds.zones(type_, part.rows_of_pages, statistics)
 
     def _nested(
         self, indices: Sequence[int], selected: Sequence[RowSelection]

@@ -189,7 +189,7 @@ class PartWriter:
         pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
         for streams in encode_batch(layout, columns, page_rows):
             some = [writers[number] for number in streams.columns.tolist()]
-            found = [pages.of_run(number) for number in streams.columns.tolist()]
+            found = [pages.of_zone(number) for number in streams.columns.tolist()]
             tasks += PartWriter._add_batch(some, (rows, page_rows), streams, found)
         return tasks
 

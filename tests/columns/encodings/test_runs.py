@@ -14,7 +14,7 @@ from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.items import MAX_MADE_BYTES
 from blztable.columns.encodings.parse import Owner, parse
-from blztable.columns.encodings.runs import FEW_RUNS, MOST_RUNS, Runs, few_runs
+from blztable.columns.encodings.runs import FEW_RUNS, MOST_RUNS, BitmapRuns, few_runs
 from blztable.columns.types import encode
 from blztable.errors import CorruptError
 
@@ -64,7 +64,7 @@ def test_a_mask_is_encoded_if_it_has_few_runs(runs):
     at = few_runs(bitmap, mask)
     assert (at is None) == (changes > FEW_RUNS)
     if at is not None:
-        assert bits(Runs(VALIDITY, at), len(mask)).tolist() == mask.tolist()
+        assert bits(BitmapRuns(VALIDITY, at), len(mask)).tolist() == mask.tolist()
 
 
 @pytest.mark.parametrize("count", [FEW_RUNS, FEW_RUNS + 1])

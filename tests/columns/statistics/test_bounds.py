@@ -23,7 +23,7 @@ WIDE = [(pa.int32(), 4), (pa.float64(), 8), (pa.decimal128(9, 2), 16), (pa.bool_
 def stated(array):
     pages, _ = statistics(array, 8)
     rows = [len(array[start : start + 8]) for start in range(0, len(array), 8)]
-    return bounds.runs(array.type, rows, pages)
+    return bounds.zones(array.type, rows, pages)
 
 
 @pytest.mark.parametrize("type_", NUMBERS, ids=str)
@@ -94,8 +94,10 @@ def test_what_no_value_could_be_is_no_bound(type_, bound, message):
 
 
 def test_runs_are_taken_and_joined():
-    first = bounds.runs(pa.string(), [4, 3], Statistics((1, 2), (0, 0), (b"a", None), (b"b", b"d")))
-    both = bounds.Runs.joined([first, first.take(np.array([1, 1, 0]))])
+    first = bounds.zones(
+        pa.string(), [4, 3], Statistics((1, 2), (0, 0), (b"a", None), (b"b", b"d"))
+    )
+    both = bounds.Zones.joined([first, first.take(np.array([1, 1, 0]))])
     assert both.rows.tolist() == [4, 3, 3, 3, 4]
     assert both.nulls.tolist() == [1, 2, 2, 2, 1]
     assert both.nans.tolist() == [0] * 5
@@ -105,6 +107,6 @@ def test_runs_are_taken_and_joined():
 
 def test_counts_of_more_rows_than_there_are_are_damage():
     counts = Statistics((1, 1), (2, 3), (None, None), (None, None))
-    assert len(bounds.runs(pa.float32(), [3, 4], counts)) == 2
+    assert len(bounds.zones(pa.float32(), [3, 4], counts)) == 2
     with pytest.raises(CorruptError, match="1 nulls and 3 NaNs in 3 rows"):
-        bounds.runs(pa.float32(), [3, 3], counts)
+        bounds.zones(pa.float32(), [3, 3], counts)

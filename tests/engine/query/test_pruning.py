@@ -292,7 +292,9 @@ def test_of_a_column_without_statistics_nothing_is_said():
 
 def test_a_bound_that_is_not_known_passes_over_nothing():
     schema = pa.schema([("a", pa.string())])
-    known = bounds.runs(pa.string(), [4, 4], Statistics((0, 0), (0, 0), (None, b"x"), (b"b", None)))
+    known = bounds.zones(
+        pa.string(), [4, 4], Statistics((0, 0), (0, 0), (None, b"x"), (b"b", None))
+    )
     for expression, some, every in (
         (pc.field("a") > "c", [False, True], [False, True]),
         (pc.field("a") < "a", [True, False], [False, False]),
@@ -323,7 +325,7 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
     pruner = Pruner((pc.field("a") == 1) & (pc.field("b") == 2), schema)
     # One run of 4 rows, 3 of them null, which contains two runs of 2 rows.
     one = b"\1" + bytes(7)
-    large = bounds.runs(pa.int64(), [4], Statistics((3,), (0,), (one,), (one,)))
+    large = bounds.zones(pa.int64(), [4], Statistics((3,), (0,), (one,), (one,)))
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
     match = pruner.evaluate(2, {0: large.take(np.array([0, 0])), 1: small})
     assert (match.may.tolist(), match.must.tolist()) == ([True, False], [False, False])
