@@ -30,7 +30,7 @@ from blztable.columns.blocks import Decoder, Piece
 from blztable.columns.types import decoder
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts, Part
-from blztable.engine.read.requests import PartRows, PickedRows, Run, SpanRows, joined
+from blztable.engine.read.requests import ChunkSpan, PartRows, PickedRows, SpanRows, joined
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, batches, run
@@ -57,8 +57,8 @@ def read_phases(
     run(_doubts(columns))
     for column in columns:
         column.allocate()
-    runs = (one for column in columns for one in column.fill(column.decoder))
-    run(joined(runs, progress), progress.report if progress else None)
+    spans = (one for column in columns for one in column.fill(column.decoder))
+    run(joined(spans, progress), progress.report if progress else None)
     most = max((column.picked for column in columns), default=0)
     if most:
         settling = (rows.settle for column in columns for rows in column.rows)
@@ -127,8 +127,8 @@ class ColumnRead:
         part = self._parts.open(self._line, group)
         return part if self._view is None else self._view(part)
 
-    def locate(self) -> Iterator[Run]:
-        """Yield the runs to decode before the plan."""
+    def locate(self) -> Iterator[ChunkSpan]:
+        """Yield the spans to decode before the plan."""
         for rows in self.rows:
             yield from rows.locate()
 
@@ -155,8 +155,8 @@ class ColumnRead:
             )
             self.decoder = decoder(type_, self._pieces)
 
-    def fill(self, decoder: Decoder | None) -> Iterator[Run]:
-        """Yield the runs to decode, in the order of the files."""
+    def fill(self, decoder: Decoder | None) -> Iterator[ChunkSpan]:
+        """Yield the spans to decode, in the order of the files."""
         first = 0
         for rows in self.rows:
             yield from rows.fill(decoder, first)
@@ -166,14 +166,14 @@ class ColumnRead:
         """Yield the checks of whole streams."""
         with self._error_context():
             for check in self.decoder.checks():
-                yield partial(self._run, check)
+                yield partial(self._decode_spans, check)
 
     def finish(self) -> pa.ChunkedArray:
         """Return the rows."""
         with self._error_context():
             return self.decoder.finish()
 
-    def _run(self, check: Callable[[], None]) -> None:
+    def _decode_spans(self, check: Callable[[], None]) -> None:
         with self._error_context():
             check()
 

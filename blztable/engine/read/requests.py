@@ -8,16 +8,16 @@ them with bytes, settle the picked rows.
 A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.
 
 Chunk decoding: requested bytes of a stream, from the file to their sinks. A reader asks for ranges
-of bytes of a stream: `ByteRequest(low, high, sink)`. `runs` finds the chunks that hold requested
-bytes, and joins chunks that lie one after another in the file into a `Run` of about `run_bytes`.
-`joined` makes tasks of runs; small runs share a task. A pool runs the tasks in any order and in any
-thread. A task reads the bytes of a run by one call into memory of its thread. For each chunk it
-compares the checksum, checks the header, decompresses, and passes the bytes to the sinks. If a sink
-has an address and the whole chunk is requested, the chunk is decompressed in place. Otherwise it is
-decompressed into memory of the thread, and each sink copies its rows; if these are few, only the
-Blosc blocks that have them are decompressed. At the end of a run each sink checks the new bytes,
-while they are in the cache. Each chunk is decompressed once, however many requests it serves. A
-thread holds at most one run of compressed bytes and one chunk.
+of bytes of a stream: `ByteRequest(low, high, sink)`. `chunk_spans` finds the chunks that hold
+requested bytes, and joins chunks that lie one after another in the file into a `ChunkSpan` of about
+`run_bytes`. `joined` makes tasks of spans; small spans share a task. A pool runs the tasks in any
+order and in any thread. A task reads the bytes of a span by one call into memory of its thread. For
+each chunk it compares the checksum, checks the header, decompresses, and passes the bytes to the
+sinks. If a sink has an address and the whole chunk is requested, the chunk is decompressed in
+place. Otherwise it is decompressed into memory of the thread, and each sink copies its rows; if
+these are few, only the Blosc blocks that have them are decompressed. At the end of a span each sink
+checks the new bytes, while they are in the cache. Each chunk is decompressed once, however many
+requests it serves. A thread holds at most one span of compressed bytes and one chunk.
 """
 
 from bisect import bisect_right
@@ -72,7 +72,7 @@ class ByteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ChunkSpan:
     """Chunks that lie one after another in a file, and the requests for bytes of them.
 
     Attributes
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def cells(self) -> float:
-        """Return the part's rows times the share of its bytes in this run, for the progress."""
+        """Return the part's rows times the share of its bytes in this span, for the progress."""
         return self.part.cells * self.nbytes / max(self.part.nbytes, 1)
 
     @property
@@ -176,7 +176,7 @@ def _give(requests: Sequence[ByteRequest], head: int, begin: int, whole: np.ndar
 
 
 @dataclass(frozen=True, slots=True)
-class MadeRun(Run):
+class MadeSpan(ChunkSpan):
     """Requested bytes of a stream without chunks, whose encoding makes them of nothing."""
 
     @property
@@ -201,7 +201,7 @@ class MadeRun(Run):
 
 
 @dataclass(frozen=True, slots=True)
-class BundledRun(Run):
+class BundledSpan(ChunkSpan):
     """Requested bytes of a stream that lies in one chunk of a bundle, beside other streams."""
 
     @property
@@ -227,37 +227,39 @@ class BundledRun(Run):
 
 
 @dataclass(frozen=True, slots=True)
-class _BundledRuns:
-    """The runs of all streams that lie in one chunk of a bundle, which is decompressed once."""
+class _BundledSpans:
+    """The spans of all streams that lie in one chunk of a bundle, which is decompressed once."""
 
-    runs: Sequence[BundledRun]
+    spans: Sequence[BundledSpan]
 
     @property
     def part(self) -> Part:
         """Return one of the parts."""
-        return self.runs[0].part
+        return self.spans[0].part
 
     @property
     def nbytes(self) -> int:
         """Return the uncompressed bytes of the streams."""
-        return sum(one.nbytes for one in self.runs)
+        return sum(one.nbytes for one in self.spans)
 
     @property
     def cells(self) -> float:
         """Return the sum for all streams."""
-        return sum(one.cells for one in self.runs)
+        return sum(one.cells for one in self.spans)
 
     def decode(self) -> None:
         """Read the chunk, check and decompress it, and pass each stream to its sinks."""
-        first = self.runs[0]
+        first = self.spans[0]
         assert first.part.bundle is not None
         with first.part.error_context(first.spec.name, first.slot[0]):
             contents = first.part.bundle.contents(first.slot[0])
-        for one in self.runs:
+        for one in self.spans:
             one.give(contents)
 
 
-def runs(part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]) -> Iterator[Run]:
+def chunk_spans(
+    part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]
+) -> Iterator[ChunkSpan]:
     """Yield the chunks of a stream that hold requested bytes, about `run_bytes` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
@@ -265,12 +267,12 @@ def runs(part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]) -> Itera
     if not requests:
         return
     if not spec.has_chunks:
-        yield MadeRun(part, spec, requests, 0, 0, 0)
+        yield MadeSpan(part, spec, requests, 0, 0, 0)
         return
     if part.bundle is not None:
-        yield BundledRun(part, spec, requests, 0, 1, 0)
+        yield BundledSpan(part, spec, requests, 0, 1, 0)
         return
-    # The open run: its first chunk, its byte offset, and its first request.
+    # The open span: its first chunk, its byte offset, and its first request.
     first: int | None = None
     begin = head = 0
     # The request that contains the next byte, or else the next one; and the last request reached.
@@ -282,7 +284,7 @@ def runs(part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]) -> Itera
             request += 1
         is_needed = requests[request].low < end
         if first is not None and (not is_needed or at - begin >= most):
-            yield Run(part, spec, requests[head : last + 1], first, index, begin)
+            yield ChunkSpan(part, spec, requests[head : last + 1], first, index, begin)
             first = None
         if is_needed and first is None:
             first, begin, head = index, at, request
@@ -292,22 +294,22 @@ def runs(part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]) -> Itera
         index = index + 1 if is_needed else bisect_right(ends, requests[request].low)
         at = ends[index - 1]
     if first is not None:
-        yield Run(part, spec, requests[head : last + 1], first, index, begin)
+        yield ChunkSpan(part, spec, requests[head : last + 1], first, index, begin)
 
 
-def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Task]:
-    """Yield tasks of one run, or of several small ones; first the runs that are in no bundle."""
-    waiting: list[Run | _BundledRuns] = []
-    bundled: dict[tuple[int, int], list[BundledRun]] = {}
+def joined(spans: Iterable[ChunkSpan], progress: Progress | None = None) -> Iterator[Task]:
+    """Yield tasks of one span, or of several small ones; first the spans that are in no bundle."""
+    waiting: list[ChunkSpan | _BundledSpans] = []
+    bundled: dict[tuple[int, int], list[BundledSpan]] = {}
     nbytes = 0
 
-    def alone() -> Iterator[Run | _BundledRuns]:
-        for one in runs:
-            if isinstance(one, BundledRun):
+    def alone() -> Iterator[ChunkSpan | _BundledSpans]:
+        for one in spans:
+            if isinstance(one, BundledSpan):
                 bundled.setdefault((id(one.part.bundle), one.slot[0]), []).append(one)
             else:
                 yield one
-        yield from map(_BundledRuns, bundled.values())
+        yield from map(_BundledSpans, bundled.values())
 
     for one in alone():
         waiting.append(one)
@@ -319,12 +321,12 @@ def joined(runs: Iterable[Run], progress: Progress | None = None) -> Iterator[Ta
         yield partial(_decode_all, waiting, progress)
 
 
-def _decode_all(runs: list[Run | _BundledRuns], progress: Progress | None) -> None:
-    for one in runs:
+def _decode_all(spans: list[ChunkSpan | _BundledSpans], progress: Progress | None) -> None:
+    for one in spans:
         one.decode()
         if progress is not None:
             progress.add(one.cells)
-    for one in runs:
+    for one in spans:
         one.part.forget()
 
 
@@ -340,16 +342,16 @@ class PartRows:
         self.part = part
         self.pieces: list[Piece] = []
 
-    def locate(self) -> Iterator[Run]:
-        """Yield the runs to decode before the size of the rows is known; none for whole pages."""
+    def locate(self) -> Iterator[ChunkSpan]:
+        """Yield the spans to decode before the size of the rows is known; none for whole pages."""
         return iter(())
 
     def plan(self) -> None:
         """Describe the rows as `pieces`."""
         raise NotImplementedError
 
-    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
-        """Yield the runs to decode; `first` is the index of the first piece in the decoder.
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[ChunkSpan]:
+        """Yield the spans to decode; `first` is the index of the first piece in the decoder.
 
         Without a decoder, chunks are checked and dropped.
         """
@@ -377,8 +379,8 @@ class SpanRows(PartRows):
         root, children = self.part.root, _child_pieces(self.part.root)
         self.pieces = [_piece_of_pages(root, span, children) for span in self._spans]
 
-    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
-        """Yield the runs of every stream, in the order of the file."""
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[ChunkSpan]:
+        """Yield the spans of every stream, in the order of the file."""
         root = self.part.root
         for name, spec in root.streams.items():
             requests = []
@@ -396,7 +398,7 @@ class SpanRows(PartRows):
                     target = decoder.target(number, name) if decoder else None
                     first_value, _ = spec.value_range(span.start, span.stop)
                     requests.append(ByteRequest(low, high, _memory(spec, target, first_value)))
-            yield from runs(self.part, spec, requests)
+            yield from chunk_spans(self.part, spec, requests)
         yield from _fill_children(self.part, root, decoder, first)
 
 
@@ -412,18 +414,18 @@ class PickedRows(PartRows):
         # Each target, and the function that makes its bytes if they are not there already.
         self._picked: list[tuple[StreamSpec, StreamBuffer, Callable[[], np.ndarray] | None]] = []
 
-    def locate(self) -> Iterator[Run]:
-        """Yield the runs of the item ends, if the rows are items."""
+    def locate(self) -> Iterator[ChunkSpan]:
+        """Yield the spans of the item ends, if the rows are items."""
         root = self.part.root
         spec = root.streams.get(ENDS)
         if spec is not None and isinstance(spec.encoding, Dictionary):
             self._ends = PickedItems(self._rows, spec.encoding)
-            yield from self._runs(spec, self._ends)
+            yield from self._spans(spec, self._ends)
         elif spec is not None:
             values, width = root.streams[VALUES], spec.layout.typesize
             bounds = (values.bound_rows, values.bounds)
             ends = self._ends = Ends(self._rows, width, root.rows, *bounds)
-            yield from self._runs(spec, spec.decoding(ends))
+            yield from self._spans(spec, spec.decoding(ends))
 
     def plan(self) -> None:
         """Describe the rows as one piece, as if the part had no other rows."""
@@ -443,14 +445,14 @@ class PickedRows(PartRows):
             Piece(rows, sizes, page_rows=rows, children=children, nan_is_null=nan_is_null)
         ]
 
-    def fill(self, decoder: Decoder | None, first: int) -> Iterator[Run]:
-        """Yield the runs of every stream but the item ends, which are known."""
+    def fill(self, decoder: Decoder | None, first: int) -> Iterator[ChunkSpan]:
+        """Yield the spans of every stream but the item ends, which are known."""
         root = self.part.root
         yield from _fill_children(self.part, root, decoder, first)
         for name, spec in root.streams.items():
             if decoder is None:
                 if name != ENDS:
-                    yield from self._runs(spec, _CHECKED)
+                    yield from self._spans(spec, _CHECKED)
                 continue
             target = decoder.target(first, name)
             if self._ends is not None and name == ENDS:
@@ -473,7 +475,7 @@ class PickedRows(PartRows):
             self._picked.append((spec, target, aside.encode if aside else None))
             sink = aside or spec.decoding(self._within(spec, target))
             is_items = isinstance(self._ends, Ends) and name == VALUES
-            yield from self._items_runs(spec, sink) if is_items else self._runs(spec, sink)
+            yield from self._items_spans(spec, sink) if is_items else self._spans(spec, sink)
 
     def _within(self, spec: StreamSpec, target: StreamBuffer) -> Sink:
         """Return the sink that copies the rows into the target."""
@@ -491,14 +493,14 @@ class PickedRows(PartRows):
                 with self.part.error_context(spec.name):
                     target.check(0, len(target.buffer))
 
-    def _runs(self, spec: StreamSpec, sink: Sink) -> Iterator[Run]:
-        """Yield the runs of the pages that have the rows."""
+    def _spans(self, spec: StreamSpec, sink: Sink) -> Iterator[ChunkSpan]:
+        """Yield the spans of the pages that have the rows."""
         ranges = (spec.range_of(span.start, span.stop) for span in self._pages)
         requests = [ByteRequest(low, high, sink) for low, high in ranges if low < high]
-        return runs(self.part, spec, requests)
+        return chunk_spans(self.part, spec, requests)
 
-    def _items_runs(self, spec: StreamSpec, sink: Sink) -> Iterator[Run]:
-        """Yield the runs of the chunks that have the items: the rest of a page is not read."""
+    def _items_spans(self, spec: StreamSpec, sink: Sink) -> Iterator[ChunkSpan]:
+        """Yield the spans of the chunks that have the items: the rest of a page is not read."""
         assert isinstance(self._ends, Ends)
         filled = self._ends.starts < self._ends.ends
         starts, ends = self._ends.starts[filled], self._ends.ends[filled]
@@ -516,7 +518,7 @@ class PickedRows(PartRows):
             ByteRequest(low, high, sink)
             for low, high in zip(lows.tolist(), highs.tolist(), strict=True)
         ]
-        return runs(self.part, spec, requests)
+        return chunk_spans(self.part, spec, requests)
 
 
 def _items(encoding: Dictionary, span: RowSpan, decoder: Decoder | None, number: int) -> ItemsSink:
@@ -555,15 +557,15 @@ def _child_pieces(block: BlockSpec) -> dict[str, Piece]:
 
 def _fill_children(
     part: Part, block: BlockSpec, decoder: Decoder | None, number: int
-) -> Iterator[Run]:
-    """Yield the runs of all children, which the pieces of one part share."""
+) -> Iterator[ChunkSpan]:
+    """Yield the spans of all children, which the pieces of one part share."""
     for name, child in block.children.items():
         below, index = decoder.child(number, name) if decoder else (None, 0)
         for stream, spec in child.streams.items():
             if spec.decoded:
                 target = below.target(index, stream) if below else None
                 request = ByteRequest(0, spec.decoded, _memory(spec, target, 0))
-                yield from runs(part, spec, [request])
+                yield from chunk_spans(part, spec, [request])
         yield from _fill_children(part, child, below, index)
 
 

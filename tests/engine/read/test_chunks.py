@@ -15,7 +15,7 @@ from blztable.columns.blocks import StreamBuffer
 from blztable.columns.sinks import Memory, Sink
 from blztable.engine.read import requests as reading
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.requests import ByteRequest, joined, runs
+from blztable.engine.read.requests import ByteRequest, chunk_spans, joined
 from blztable.engine.version.versions import pin
 from blztable.errors import CorruptError
 from blztable.storage.memory import RamStore
@@ -50,7 +50,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
         if any(one.low < end and begin < one.high for one in requests)
     ]
     with tuning.tuned(run_bytes=run_bytes):
-        found = list(runs(SimpleNamespace(bundle=None), stream_of(chunks), requests))
+        found = list(chunk_spans(SimpleNamespace(bundle=None), stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
         begin, end = begins[one.first], begins[one.last]
@@ -109,7 +109,7 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
     with pytest.MonkeyPatch.context() as patch, small:
         watch("decompress_into")
         watch("decompress_blocks")
-        tasks = list(joined(runs(opened, opened.streams[VALUES], requests)))
+        tasks = list(joined(chunk_spans(opened, opened.streams[VALUES], requests)))
         # In any order.
         for task in data.draw(st.permutations(tasks)):
             task()
@@ -128,7 +128,7 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
         raise CorruptError("not what it should be")
 
     request = ByteRequest(85, 90, Memory(StreamBuffer(np.zeros(5, np.uint8), check), 85))
-    (one,) = runs(opened, opened.streams[VALUES], [request])
+    (one,) = chunk_spans(opened, opened.streams[VALUES], [request])
     with pytest.raises(CorruptError, match=r"'a', stream 'values', chunk 2: not what it should"):
         one.decode()
 
@@ -136,7 +136,7 @@ def test_a_check_that_fails_names_the_stream_and_the_chunk(opened):
 def test_small_runs_are_one_task_and_large_ones_their_own(opened, tuned):
     tuned(read_task_bytes=80)
     requests = [ByteRequest(at, at + 1, Sink()) for at in (0, 100, 200, 300, 390)]
-    found = list(runs(opened, opened.streams[VALUES], requests))
+    found = list(chunk_spans(opened, opened.streams[VALUES], requests))
     assert [one.nbytes for one in found] == [40] * 5
     assert [len(task.args[0]) for task in joined(found)] == [2, 2, 1]
     assert list(joined([])) == []
