@@ -4,19 +4,21 @@ A new table has no rows and the columns of its first item. Knows nothing of wher
 
 Theory of operation
 -------------------
-`append_source` reads no data, and `new_source` at most one item. They return runs of rows with one
-schema each; each run is an iterator of parts. The writer draws the parts, in one thread at a time,
-in the order of the rows.
+`append_source` reads no data, and `new_source` at most one item. They return segments of rows with
+one schema each; each segment is an iterator of parts. The writer draws the parts, in one thread at
+a time, in the order of the rows.
 
 1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
-2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the run. For a new
+2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the segment. For a
+new
    table, `evolved` always widens types. Columns of the null type take any type in each call.
 3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
    lacks, and checks that its index continues the table's.
 4. Ordered categories are compared with the table's, or with those of the first item.
 
-One coerced part is held, because its schema decides if the run continues; no other item is held.
-All errors of an item are raised before its part is yielded, so a part is never written in half.
+One coerced part is held, because its schema decides if the segment continues; no other item is
+held. All errors of an item are raised before its part is yielded, so a part is never written in
+half.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,8 +57,8 @@ class TableSpec:
     is_empty: Callable[[int], bool] = lambda index: False
 
 
-class SchemaRun(NamedTuple):
-    """Rows of one schema. All parts must be drawn before the next run."""
+class SchemaSegment(NamedTuple):
+    """Rows of one schema. All parts must be drawn before the next segment."""
 
     schema: pa.Schema
     frame: Descriptor | None
@@ -120,10 +122,11 @@ def _and_others(first: list[Item], others: Iterator[Item]) -> Iterator[Item]:
 
 
 class AppendSource:
-    """Data to append to a table, as runs of one schema.
+    """Data to append to a table, as segments of one schema.
 
-    Without `evolve` a table that exists gets a single run, and the items of a new table must have
-    the columns of the first one. Items that all have the schema of a new table are not coerced.
+    Without `evolve` a table that exists gets a single segment, and the items of a new table must
+    have the columns of the first one. Items that all have the schema of a new table are not
+    coerced.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class AppendSource:
         # The schema of the first run.
         self.schema = table.schema
         self.attrs = items.attrs
-        # Valid after all parts of a run were drawn: the columns that an item lacked.
+        # Valid after all parts of a segment were drawn: the columns that an item lacked.
         self.filled: set[int] = set()
         self._continues_index = False
         self._items = items.items
@@ -153,7 +156,7 @@ class AppendSource:
         self._drawn = 0
         # The columns that have a value in the parts drawn so far.
         self._valued: set[int] = set()
-        # A part that is coerced but not yielded yet: its schema decides if the run continues.
+        # A part that is coerced but not yielded yet: its schema decides if the segment continues.
         self._next: Portion | None = None
 
     def continues_index(self) -> bool:
@@ -165,19 +168,19 @@ class AppendSource:
         return self._frame if self._is_coerced else self._frame_of(rows)
 
     @property
-    def runs(self) -> Iterator[SchemaRun]:
-        """The runs, to be drawn once.
+    def segments(self) -> Iterator[SchemaSegment]:
+        """The segments, to be drawn once.
 
         The source does not keep them: they keep the source.
         """
         self._advance()
         while True:
             schema = self._schema
-            yield SchemaRun(schema, self._frame, self._parts(schema))
+            yield SchemaSegment(schema, self._frame, self._parts(schema))
             if self._next is None:
                 return
             # Otherwise rows would be lost.
-            assert self._schema is not schema, "all parts are drawn before the next run"
+            assert self._schema is not schema, "all parts are drawn before the next segment"
 
     def _parts(self, schema: pa.Schema) -> Iterator[Portion]:
         while self._next is not None and self._schema is schema:
@@ -210,7 +213,7 @@ class AppendSource:
                 takes_columns=self._evolve,
                 widens=self._evolve or self._is_new,
             )
-            # Another schema object ends the run.
+            # Another schema object ends the segment.
             if not schema.equals(self._schema, check_metadata=True):
                 self._schema, self._frame = schema, frame
         rows = self._table.rows + self._drawn

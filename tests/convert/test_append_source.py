@@ -67,7 +67,7 @@ def test_nothing_appends_nothing():
 
 def test_a_table_without_columns_takes_rows():
     target = spec_of(pa.schema([]), 3)
-    segment = next(source_of(F(index=range(2)), target).runs)
+    segment = next(source_of(F(index=range(2)), target).segments)
     assert [rows for _, rows in segment.parts] == [2]
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_held_of_one_item_when_the_next_is_asked_for():
             assert [ref() for ref in drawn] == [None] * (number + 1)
 
     # The other type makes a part a new array, not the item itself.
-    segment = next(source_of(items(), spec_of(pa.schema({"a": pa.float64()}))).runs)
+    segment = next(source_of(items(), spec_of(pa.schema({"a": pa.float64()}))).segments)
     for part, _ in segment.parts:
         drawn.append(weakref.ref(part))
         del part

@@ -22,7 +22,7 @@ F = pd.DataFrame
 
 def first_run(given):
     """Return the parts of a new table before it becomes wider."""
-    return list(next(given.runs).parts)
+    return list(next(given.segments).parts)
 
 
 def streamed(items, index=None) -> pa.Table:

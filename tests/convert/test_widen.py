@@ -141,7 +141,7 @@ def test_an_item_that_does_not_fit_begins_a_segment():
     target = spec_of(pa.schema({"a": pa.int8()}))
     found = [
         (str(segment.schema.field("a").type), [part["a"].to_pylist() for part, _ in segment.parts])
-        for segment in source_of(iter(items), target, evolve=True).runs
+        for segment in source_of(iter(items), target, evolve=True).segments
     ]
     assert found == [
         ("int8", [[1], [2]]),
@@ -153,14 +153,14 @@ def test_an_item_that_does_not_fit_begins_a_segment():
 def test_parts_that_nobody_drew_are_not_passed_over():
     target = spec_of(pa.schema({"a": pa.int64()}))
     with pytest.raises(AssertionError, match="all parts are drawn"):
-        list(source_of({"a": [1]}, target).runs)
+        list(source_of({"a": [1]}, target).segments)
 
 
 def test_data_that_do_not_fit_at_once_begin_with_the_wider_schema():
     target = spec_of(pa.schema({"a": pa.int8()}), 5)
-    segment = next(source_of({"a": [300]}, target, evolve=True).runs)
+    segment = next(source_of({"a": [300]}, target, evolve=True).segments)
     assert segment.schema.field("a").type == pa.int64()
-    segment = next(source_of({"a": [30]}, target).runs)
+    segment = next(source_of({"a": [30]}, target).segments)
     assert segment.schema is target.schema
 
 

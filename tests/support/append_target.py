@@ -24,7 +24,7 @@ class Table:
 
     def __init__(self, data, **defaults) -> None:
         first = new_source(data, index=None)
-        self.parts = [part for run in first.runs for part in run.parts]
+        self.parts = [part for run in first.segments for part in run.parts]
         self.schema, self.frame = first.schema, first.frame(self.rows)
         self.defaults = {
             self.schema.names.index(name): pa.scalar(v) for name, v in defaults.items()
@@ -47,7 +47,7 @@ class Table:
             self.schema, self.frame, self.rows, self.defaults.get, self.order, self.is_empty
         )
         self.appended = source_of(data, target, **options)
-        for segment in self.appended.runs:
+        for segment in self.appended.segments:
             self.schema, self.frame = segment.schema, segment.frame
             self.arrow()
             for part, rows in segment.parts:

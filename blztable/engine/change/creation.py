@@ -20,7 +20,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append
 from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.reliance import Seen
-from blztable.engine.change.rows import Run, append
+from blztable.engine.change.rows import AppendSegment, append
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.version import schema as schemas
@@ -52,14 +52,14 @@ class NewTable(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns before a run that widens them."""
+        """The columns before a segment that widens them."""
 
     @property
     def rows(self) -> int | None:
         """Number of rows if they are all in memory, in one part of one run; None for a stream."""
 
     @property
-    def runs(self) -> Iterable[Run]:
+    def segments(self) -> Iterable[AppendSegment]:
         """The rows, in order."""
 
     def frame(self, rows: int, /) -> Mapping[str, Json] | None:
@@ -168,15 +168,15 @@ def _write(
     change_set: ChangeSet, new: NewTable, keys: Sequence[Key], callback: Callback | None
 ) -> None:
     """Append the rows of a new table in the order of the keys, or in their own order."""
-    empty, runs, order = change_set.staged, new.runs, None
+    empty, segments, order = change_set.staged, new.segments, None
     is_sorted_later = bool(keys) and new.rows is None
     columns = len(empty.columns)
     progress = Progress(callback, new.rows, columns, writes=2 if is_sorted_later else 1)
     if keys and new.rows:
-        [(schema, frame, parts)] = ((*run[:2], list(run[2])) for run in runs)
+        [(schema, frame, parts)] = ((*segment[:2], list(segment[2])) for segment in segments)
         # Rows are sorted by the values that are stored.
         unsorted = Unsorted.of_table(_rounded(parts[0][0], empty.schema))
-        order, runs = unsorted.order(keys), [(schema, frame, parts)]
+        order, segments = unsorted.order(keys), [(schema, frame, parts)]
     if order is not None:
         groups, written = compact.write_ordered(change_set, unsorted, order, progress)
         change_set.add("sort", Append(Seen.columns_of(empty), groups, written))
@@ -184,7 +184,7 @@ def _write(
         store, drafts = empty.store, None
         if store.has_one_writer and change_set.commit.base is None and not keys:
             drafts = Drafts(store, empty.head)
-        append(change_set, runs, progress, look=drafts.look if drafts else None)
+        append(change_set, segments, progress, look=drafts.look if drafts else None)
         if drafts:
             drafts.remove()
     if is_sorted_later:

@@ -37,7 +37,7 @@ from blztable.format import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
 
 # A schema, the frame descriptor for it, and rows of this schema.
-Run = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
+AppendSegment = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
 # Number of filled rows in one portion.
 FILLED_ROWS = 1 << 20
 # Rows of a row group that may have deleted ones: some read all of it to change a column.
@@ -46,7 +46,7 @@ MOST_STORED = 1 << 24
 
 def append(
     change_set: ChangeSet,
-    runs: Iterable[Run],
+    segments: Iterable[AppendSegment],
     progress: Progress | None = None,
     *,
     continues_index: Callable[[], bool] = bool,
@@ -55,14 +55,14 @@ def append(
 ) -> int:
     """Append rows, and return their number.
 
-    A run with wider or more columns first changes the columns of the table.
+    A segment with wider or more columns first changes the columns of the table.
 
-    Once the rows of a run are drawn, `filled` has the columns that the data lacked, which got
+    Once the rows of a segment are drawn, `filled` has the columns that the data lacked, which got
     defaults, and `continues_index` returns whether the index of the rows continues the table's.
     `look` is called while the first run is written.
     """
     progress, done = progress or Progress(None, None, 1), 0
-    for schema, frame, portions in runs:
+    for schema, frame, portions in segments:
         widen(change_set, schema, frame)
         # Iterating over the caller's data may run the caller's code, which may change the columns.
         staged = change_set.staged

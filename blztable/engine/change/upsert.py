@@ -151,8 +151,8 @@ def _append(
         columns[index] = take(one_array(pa.chunked_array([*column.chunks, fresh])), order)
     table = pa.Table.from_arrays(columns, names=list(map(str, range(len(columns)))))
     staged, lacking = change_set.staged, {*range(len(columns))} - new.given
-    run = (staged.schema, staged.head.pandas, [(table, len(places))])
-    append(change_set, [run], filled=lacking if len(rest) else ())
+    segment = (staged.schema, staged.head.pandas, [(table, len(places))])
+    append(change_set, [segment], filled=lacking if len(rest) else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,9 @@ def _all_rows(
     source = append_source(data, spec, index=index, evolve=evolve, options=options)
     parts: list[pa.Table] = []
     lacking: set[int] | None = None
-    for run in source.runs:
-        schema, frame = run.schema, run.frame
-        for table, _ in run.parts:
+    for segment in source.segments:
+        schema, frame = segment.schema, segment.frame
+        for table, _ in segment.parts:
             # What this item lacked: the next one is drawn after this line.
             before, lacking = lacking, set(source.filled)
             source.filled.clear()
@@ -106,7 +106,7 @@ def _all_rows(
     for key in keys:
         if key not in given:
             raise SchemaError(f"the data lack the key {schema.field(key).name!r}; add this column")
-    # Rows before a run with wider types.
+    # Rows before a segment with wider types.
     whole = [no_rows(schema), *(_widened(part, schema) for part in parts)]
     return EmptyColumns(schema, frame), change.upsert.NewRows(pa.concat_tables(whole), given, keys)
 

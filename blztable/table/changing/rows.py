@@ -58,7 +58,7 @@ def _append(
         reports = Progress(progress, source.rows, len(target.staged.columns))
         appended = change.rows.append(
             target.change_set,
-            source.runs,
+            source.segments,
             reports,
             continues_index=source.continues_index,
             filled=source.filled,
