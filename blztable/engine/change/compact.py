@@ -44,17 +44,17 @@ def merge_after(
     change_set = ChangeSet(commit, storage)
     groups = version.head.row_groups
     full = _full(change_set)
-    run = merge_policy.trailing_run(groups, full)
-    if not run:
+    count = merge_policy.trailing_groups(groups, full)
+    if not count:
         return None
     try:
-        lengths = _joinable(change_set.staged, range(len(groups) - 1, len(groups) - 1 - run, -1))
-        run = merge_policy.trailing_run(groups[len(groups) - lengths[0] :], full)
-        if not run:
+        lengths = _joinable(change_set.staged, range(len(groups) - 1, len(groups) - 1 - count, -1))
+        count = merge_policy.trailing_groups(groups[len(groups) - lengths[0] :], full)
+        if not count:
             return None
         with commit:
             change_set.begin()
-            _join(change_set, "merge", change_set.staged, len(groups) - run, len(groups))
+            _join(change_set, "merge", change_set.staged, len(groups) - count, len(groups))
             merged = change_set.publish()
     except ConflictError:
         return None
@@ -144,17 +144,17 @@ def _join_small(change_set: ChangeSet) -> None:
     groups = staged.head.row_groups
     lengths = _joinable(staged, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
-    runs = [
+    spans = [
         (first + start, first + stop)
         for first, length in zip(firsts, lengths, strict=False)
-        for start, stop in merge_policy.small_runs(groups[first : first + length], full)
+        for start, stop in merge_policy.small_spans(groups[first : first + length], full)
     ]
-    joined = {group for start, stop in runs for group in range(start, stop)}
+    joined = {group for start, stop in spans for group in range(start, stop)}
     alone = set(range(len(groups))) - joined
-    runs = sorted([*runs, *((group, group + 1) for group in _with_old_values(staged, alone))])
+    spans = sorted([*spans, *((group, group + 1) for group in _with_old_values(staged, alone))])
     # Join from the end, so that the indices of earlier row groups stay valid. All joins read this
     # staged version: a new one for each join would hold all row groups again.
-    for start, stop in reversed(runs):
+    for start, stop in reversed(spans):
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
@@ -223,7 +223,7 @@ def _join(
 
 
 def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
-    """Cut these row groups, in this order, into runs that can be joined; return their lengths.
+    """Cut these row groups, in this order, into spans that can be joined; return their lengths.
 
     Row groups cannot be joined if a dictionary with codes of few bits has no room for the values of
     both. An attempt would rewrite them unchanged after each append.

@@ -94,7 +94,7 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
         tx.compact()
     with opened(store) as table:
         groups = table._snapshot.version.head.row_groups
-        assert merge_policy.small_runs(groups, 10) == []
+        assert merge_policy.small_spans(groups, 10) == []
         assert len(groups) <= 2 * -(-len(whole) // 10) + 1
         assert table.to_arrow() == whole
         version = table.version

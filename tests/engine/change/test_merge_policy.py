@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blztable.engine.change.merge_policy import FANOUT, rows_per_group, small_runs, trailing_run
+from blztable.engine.change.merge_policy import FANOUT, rows_per_group, small_spans, trailing_groups
 
 quick = settings(max_examples=60, deadline=None)
 NEVER_FULL = 1 << 60
@@ -28,7 +28,7 @@ class Model:
     def append(self, rows):
         """Append rows as full groups and a rest; then merge until the policy asks for no merge."""
         self._write([(rows, 0)], self.full)
-        while taken := trailing_run(self.rows, self.full):
+        while taken := trailing_groups(self.rows, self.full):
             assert 2 <= taken <= len(self.groups)
             run, self.groups = self.groups[-taken:], self.groups[:-taken]
             assert all(2 * rows_of(group) < self.full for group in run)
@@ -155,16 +155,16 @@ def test_appends_of_any_size_leave_few_groups_and_no_row_is_written_often(append
     ids=str,
 )
 def test_a_run_is_merged_when_all_of_it_rises(rows, taken):
-    assert trailing_run(rows, 100) == taken
+    assert trailing_groups(rows, 100) == taken
 
 
 @quick
 @given(rows=st.lists(sizes, max_size=40), full=st.integers(1, 10**6))
 def test_a_run_to_merge_depends_on_the_trailing_small_groups_only(rows, full):
-    taken = trailing_run(rows, full)
-    assert taken == trailing_run([1, full, *rows], full)
-    assert taken == trailing_run([1, (full + 1) // 2, *rows], full)
-    assert trailing_run([*rows, (full + 1) // 2], full) == 0
+    taken = trailing_groups(rows, full)
+    assert taken == trailing_groups([1, full, *rows], full)
+    assert taken == trailing_groups([1, (full + 1) // 2, *rows], full)
+    assert trailing_groups([*rows, (full + 1) // 2], full) == 0
 
 
 @quick
@@ -196,7 +196,7 @@ small_tables = st.lists(
 @example(rows=[1] * 1000)
 def test_tidying_leaves_no_two_neighbours_that_fit_one_group(rows):
     full = 100
-    runs = small_runs(rows, full)
+    runs = small_spans(rows, full)
     assert all(stop - start >= 2 for start, stop in runs)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(runs))
     after = joined(rows, runs)
@@ -204,7 +204,7 @@ def test_tidying_leaves_no_two_neighbours_that_fit_one_group(rows):
     assert all(size <= full for size in set(after) - set(rows))
     assert all(left + right > full for left, right in itertools.pairwise(after))
     assert len(after) <= 2 * math.ceil(sum(rows) / full) + 1
-    assert small_runs(after, full) == []
+    assert small_spans(after, full) == []
     # A large group is rewritten only for a small one, or for a similar one if both fit exactly.
     for start, stop in runs:
         large = [size for size in rows[start:stop] if 2 * size >= full]
@@ -215,7 +215,7 @@ def test_tidying_rewrites_little_more_than_the_least_there_is():
     # All tables of 5 groups of these sizes. A single table may take three times the minimum.
     full, rewritten, least = 10, 0, 0
     for rows in itertools.product([1, 3, 4, 5, 6, 9], repeat=5):
-        rewritten += sum(sum(rows[start:stop]) for start, stop in small_runs(rows, full))
+        rewritten += sum(sum(rows[start:stop]) for start, stop in small_spans(rows, full))
         least += least_rewritten(rows, full)
     assert least <= rewritten <= 1.15 * least
 
