@@ -4,7 +4,7 @@ A transaction makes its changes on its base version. If another writer has commi
 changes are made again on the newest version. A change whose reliance does not hold there raises
 ConflictError, and nothing is committed. A change only names files; they are written before.
 
-A change keeps the facts it relies on (`reliance.py`), not the version itself.
+A change keeps the read set it relies on (`reliance.py`), not the version itself.
 
 | change | relies on |
 | --- | --- |
@@ -29,7 +29,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from blztable.engine.change.reliance import AGAIN, Seen, Touched
+from blztable.engine.change.reliance import AGAIN, ReadSet, WriteSet
 from blztable.engine.version.staged import (
     APPENDED,
     CHANGED,
@@ -69,7 +69,7 @@ class Change(Protocol):
 class Append:
     """Add row groups at the end."""
 
-    seen: Seen
+    read_set: ReadSet
     groups: NewGroups
     written: Sequence[StagedColumn]
     # True if the index of these rows continues from the row count of the version before. A value,
@@ -78,11 +78,11 @@ class Append:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Add the row groups to `newest`."""
-        self.seen.check(newest, "an append")
-        if newest.head.rows != self.seen.rows and self.continues_index:
+        self.read_set.check(newest, "an append")
+        if newest.head.rows != self.read_set.rows and self.continues_index:
             raise ConflictError(
                 f"{newest.store.name}: the index of the appended rows continues from row "
-                f"{self.seen.rows}; version {newest.head.version} has {newest.head.rows} rows; "
+                f"{self.read_set.rows}; version {newest.head.version} has {newest.head.rows} rows; "
                 f"{AGAIN}"
             )
         count = len(self.groups.rows)
@@ -102,7 +102,7 @@ class Join:
         Each row group that is replaced.
     """
 
-    seen: Seen
+    read_set: ReadSet
     start: int
     joined: Sequence[GroupIdentity]
     groups: NewGroups
@@ -119,7 +119,7 @@ class Join:
     ) -> Self:
         """Return the change that replaces row groups `start` to `stop` of a staged version."""
         joined = staged.row_group_files(start, stop)
-        return cls(Seen.columns_of(staged), start, joined, groups, written)
+        return cls(ReadSet.columns_of(staged), start, joined, groups, written)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the row groups at their present indices in `newest`."""
@@ -133,7 +133,7 @@ class Join:
 
     def find(self, newest: StagedVersion) -> int:
         """Return the index of the first joined row group in `newest`."""
-        self.seen.check(newest, "joining row groups")
+        self.read_set.check(newest, "joining row groups")
         count = len(self.joined)
         if newest.row_group_files(self.start, self.start + count) == self.joined:
             return self.start
@@ -176,14 +176,14 @@ class Rows:
         Indices into the present row groups followed by the written ones.
     """
 
-    seen: Seen
+    read_set: ReadSet
     order: Sequence[int]
     groups: NewGroups
     written: Sequence[StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Arrange the row groups."""
-        self.seen.check(newest, "removing or adding rows")
+        self.read_set.check(newest, "removing or adding rows")
         return newest.with_row_groups(self.order, self.groups, self.written)
 
 
@@ -194,11 +194,11 @@ class NoRows:
     Another commit may have added rows since, so the change relies on all rows.
     """
 
-    seen: Seen
+    read_set: ReadSet
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return `newest` unchanged."""
-        self.seen.check(newest, "a change that found no row")
+        self.read_set.check(newest, "a change that found no row")
         return newest
 
 
@@ -214,7 +214,7 @@ class Rewrite:
         For each other row group, True if a written one takes its place.
     """
 
-    touched: Touched
+    write_set: WriteSet
     deleted: Sequence[bytes | None]
     left: Sequence[bool]
     groups: NewGroups
@@ -222,7 +222,7 @@ class Rewrite:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Change the row groups at their present indices in `newest`."""
-        found, count = self.touched.find(newest, "removing rows"), len(newest.head.row_groups)
+        found, count = self.write_set.find(newest, "removing rows"), len(newest.head.row_groups)
         both = list(zip(found, self.deleted, strict=True))
         newest = newest.with_deleted({group: rows for group, rows in both if rows is not None})
         found = [group for group, rows in both if rows is None]
@@ -242,11 +242,11 @@ class Rewrite:
 class NoRewrite:
     """Change nothing, for a change that found none of the rows that it looked for."""
 
-    touched: Touched
+    write_set: WriteSet
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return `newest` unchanged."""
-        self.touched.find(newest, "a change that found no row")
+        self.write_set.find(newest, "a change that found no row")
         return newest
 
 
@@ -273,12 +273,12 @@ class Update:
     The new parts have values for deleted rows, too.
     """
 
-    touched: Touched
+    write_set: WriteSet
     written: Mapping[int, StagedColumn]
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the parts of the row groups at their present indices in `newest`."""
-        found, count = self.touched.find(newest, "an update"), len(newest.head.row_groups)
+        found, count = self.write_set.find(newest, "an update"), len(newest.head.row_groups)
         new = {group: count + number for number, group in enumerate(found)}
         return newest.with_parts(self.written, [new.get(one, one) for one in range(count)])
 
@@ -290,7 +290,7 @@ class AddColumns:
     `defaults` holds default values by column id, `meta` the fixed metalayers of the first column.
     """
 
-    seen: Seen
+    read_set: ReadSet
     fields: Sequence[pa.Field]
     written: Sequence[StagedColumn]
     defaults: Mapping[str, Json]
@@ -299,7 +299,7 @@ class AddColumns:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Add the columns to `newest`."""
-        self.seen.check(newest, "adding a column")
+        self.read_set.check(newest, "adding a column")
         schema = pa.schema([*newest.schema, *self.fields], newest.schema.metadata)
         top = max((max(column.path) + 1 for column in self.written), default=0)
         layers = dict(newest.head.metalayers)
@@ -323,7 +323,7 @@ class Retype:
     `defaults` holds their new default values by column id, None for no default.
     """
 
-    seen: Seen
+    read_set: ReadSet
     fields: Mapping[int, pa.Field]
     written: Mapping[int, Sequence[StagedColumn]]
     defaults: Mapping[str, Json]
@@ -331,7 +331,7 @@ class Retype:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the columns."""
-        self.seen.check(newest, "changing the type of a column")
+        self.read_set.check(newest, "changing the type of a column")
         columns: list[StagedColumn] = []
         fields = [self.fields.get(index, field) for index, field in enumerate(newest.schema)]
         for index in range(len(fields)):
@@ -358,13 +358,13 @@ class Retype:
 class Select:
     """Keep the columns at these indices, in this order."""
 
-    seen: Seen
+    read_set: ReadSet
     indices: Sequence[int]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Select the columns of `newest`."""
-        self.seen.check(newest, "dropping or ordering columns")
+        self.read_set.check(newest, "dropping or ordering columns")
         lines = [line for index in self.indices for line in newest.nodes(index)]
         columns = [newest.columns[line] for line in lines]
         fields = [newest.schema.field(index) for index in self.indices]
@@ -385,13 +385,13 @@ class Select:
 class Rename:
     """Rename columns. `names` maps present names to new ones."""
 
-    seen: Seen
+    read_set: ReadSet
     names: Mapping[str, str]
     frame: Mapping[str, Json] | None
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Rename the columns of `newest`."""
-        self.seen.check(newest, "renaming columns")
+        self.read_set.check(newest, "renaming columns")
         new = {name: self.names.get(name, name) for name in newest.schema.names}
         fields = [field.with_name(new[field.name]) for field in newest.schema]
         schema = pa.schema(fields, newest.schema.metadata)

@@ -21,7 +21,7 @@ from blztable.columns.types import one_array, stream_layouts
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Select
 from blztable.engine.change.columns import widen
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
@@ -128,8 +128,8 @@ class ColumnwiseAppend:
             size = self._size or self._rows_per_group()
             written = [node for column in self._columns for node in column.finish(size)]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
-            seen, groups = Seen.columns_of(self._staged), NewGroups.without_bundles(cuts)
-            self._change_set.add("append", Append(seen, groups, written))
+            read_set, groups = ReadSet.columns_of(self._staged), NewGroups.without_bundles(cuts)
+            self._change_set.add("append", Append(read_set, groups, written))
             self._change_set.count(appended=rows)
 
     def _rows_per_group(self) -> int:
@@ -191,10 +191,10 @@ class _WaitingColumn:
         """Yield the rows added so far, by their row groups in the files; and those that wait."""
         written = len(self._parts[0])
         if written:
-            only = Select(Seen.columns_of(staged), [self._index], None).rebase(staged)
+            only = Select(ReadSet.columns_of(staged), [self._index], None).rebase(staged)
             sizes, first = [self._size] * written, len(only.head.row_groups)
             groups = NewGroups.without_bundles(sizes)
-            both = Append(Seen.columns_of(only), groups, self._nodes()).rebase(only)
+            both = Append(ReadSet.columns_of(only), groups, self._nodes()).rebase(only)
             with OpenColumns.whole(both) as opened:
                 for group in range(first, first + written):
                     opened.forget_before(group)

@@ -18,7 +18,7 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Select
 from blztable.engine.change.defaults import to_json
 from blztable.engine.change.fields import Path, find
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.change.retype import retype
 from blztable.engine.read.selection import stored_portion
 from blztable.engine.run.limits import check_values
@@ -45,7 +45,7 @@ def add_column(
     change_set.add(
         "add_column",
         AddColumns(
-            Seen.rows_of(staged), [field], written, defaults, staged.head.pandas, meta or {}
+            ReadSet.rows_of(staged), [field], written, defaults, staged.head.pandas, meta or {}
         ),
     )
 
@@ -80,7 +80,7 @@ def drop_columns(
     dropped = set(names)
     present = enumerate(change_set.staged.schema.names)
     kept = [index for index, name in present if name not in dropped]
-    change_set.add("drop_columns", Select(Seen.columns_of(change_set.staged), kept, frame))
+    change_set.add("drop_columns", Select(ReadSet.columns_of(change_set.staged), kept, frame))
 
 
 def move_column(change_set: ChangeSet, index: int, position: int) -> None:
@@ -90,7 +90,7 @@ def move_column(change_set: ChangeSet, index: int, position: int) -> None:
     if not -len(order) <= position < len(order):
         raise ValueError(f"position must be from 0 to {len(order) - 1}, not {position}")
     order.insert(position % len(order), order.pop(index))
-    change_set.add("alter_column", Select(Seen.columns_of(staged), order, staged.head.pandas))
+    change_set.add("alter_column", Select(ReadSet.columns_of(staged), order, staged.head.pandas))
 
 
 def rename_columns(
@@ -107,7 +107,7 @@ def rename_columns(
                 "give each column a name of its own"
             )
     schemas.check(pa.schema([staged.schema.field(0).with_name(name) for name in names.values()]))
-    change_set.add("rename_columns", Rename(Seen.columns_of(staged), dict(names), frame))
+    change_set.add("rename_columns", Rename(ReadSet.columns_of(staged), dict(names), frame))
 
 
 def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | None) -> None:
@@ -135,7 +135,7 @@ def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | 
         rows_of = partial(_nulls, change_set.staged, [field.type for field in new])
         # All in one change, because the time of a change grows with the number of columns.
         staged, written = change_set.staged, _write(change_set, new, rows_of)
-        change_set.add("add_column", AddColumns(Seen.rows_of(staged), new, written, {}, frame))
+        change_set.add("add_column", AddColumns(ReadSet.rows_of(staged), new, written, {}, frame))
 
 
 def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:

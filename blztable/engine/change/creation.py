@@ -19,7 +19,7 @@ from blztable.engine.change import compact, sorting
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append
 from blztable.engine.change.drafts import Drafts, check_nothing_whole
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.change.rows import AppendSegment, append
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.pool import Callback, Progress
@@ -179,7 +179,7 @@ def _write(
         order, segments = unsorted.order(keys), [(schema, frame, parts)]
     if order is not None:
         groups, written = compact.write_ordered(change_set, unsorted, order, progress)
-        change_set.add("sort", Append(Seen.columns_of(empty), groups, written))
+        change_set.add("sort", Append(ReadSet.columns_of(empty), groups, written))
     else:
         store, drafts = empty.store, None
         if store.has_one_writer and change_set.commit.base is None and not keys:

@@ -19,7 +19,7 @@ from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import with_defaults
 from blztable.engine.change.defaults import nodes_to_json
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.read.columns import OpenColumns, read_nodes
 from blztable.engine.read.selection import RowSpan, stored_portion
 from blztable.engine.version import schema as schemas
@@ -51,7 +51,7 @@ class Reshape:
         The type of the written nodes, of which a default value has a null; None if there are none.
     """
 
-    seen: Seen
+    read_set: ReadSet
     index: int
     field: pa.Field
     nodes: Sequence[int | StagedColumn]
@@ -60,7 +60,7 @@ class Reshape:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the nodes."""
-        self.seen.check(newest, "changing the fields of a column")
+        self.read_set.check(newest, "changing the fields of a column")
         lines, columns = newest.nodes(self.index), list(newest.columns)
         nodes = [columns[lines[one]] if isinstance(one, int) else one for one in self.nodes]
         columns[lines[0] : lines[-1] + 1] = nodes
@@ -139,7 +139,7 @@ def drop_fields(
     """Drop fields of a column. Their files are removed with the last version that has them."""
     staged = change_set.staged
     type_, places = paths.dropped(Node.of(staged.schema.field(index).type), gone)
-    _reshape(change_set, "drop_columns", Seen.columns_of(staged), index, type_, places, retyped)
+    _reshape(change_set, "drop_columns", ReadSet.columns_of(staged), index, type_, places, retyped)
 
 
 def rename_fields(
@@ -149,7 +149,9 @@ def rename_fields(
     staged = change_set.staged
     type_ = paths.renamed(staged.schema.field(index).type, names)
     places = range(Node.of(type_).count)
-    _reshape(change_set, "rename_columns", Seen.columns_of(staged), index, type_, places, retyped)
+    _reshape(
+        change_set, "rename_columns", ReadSet.columns_of(staged), index, type_, places, retyped
+    )
 
 
 def add_field(
@@ -182,8 +184,8 @@ def add_field(
     with OpenColumns.whole(staged) as opened:
         _, written = change_set.write(writers, _masked(opened, line, rows_of))
     nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
-    seen = Seen.rows_of(staged)
-    _reshape(change_set, "add_column", seen, index, type_, nodes, retyped, field.type)
+    read_set = ReadSet.rows_of(staged)
+    _reshape(change_set, "add_column", read_set, index, type_, nodes, retyped, field.type)
 
 
 def _masked(
@@ -204,7 +206,7 @@ def _masked(
 def _reshape(
     change_set: ChangeSet,
     operation: str,
-    seen: Seen,
+    read_set: ReadSet,
     index: int,
     type_: pa.DataType,
     nodes: Sequence[int | StagedColumn],
@@ -214,4 +216,4 @@ def _reshape(
     """Give a column another type and other nodes."""
     field, frame = retyped(change_set.staged.schema.field(index), type_)
     schemas.check(pa.schema([field]))
-    change_set.add(operation, Reshape(seen, index, field, list(nodes), frame, added))
+    change_set.add(operation, Reshape(read_set, index, field, list(nodes), frame, added))

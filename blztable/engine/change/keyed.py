@@ -29,7 +29,7 @@ from blztable.arrow.types import REFUSALS
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite
-from blztable.engine.change.reliance import Touched, any_row
+from blztable.engine.change.reliance import WriteSet, any_row
 from blztable.engine.change.rows import RowMask, keep
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.query.expressions import comparable
@@ -121,7 +121,7 @@ def deduplicate(
         # Others go because these stay: a commit that removes one of these is a conflict.
         copied = np.searchsorted(firsts, places[at[counts > 1]], "right") - 1
         relied = np.unique(copied).tolist()
-        change_set.add_reliance(NoRewrite(Touched.of(staged, relied, any_row)))
+        change_set.add_reliance(NoRewrite(WriteSet.of(staged, relied, any_row)))
 
     def kept(group: int) -> RowMask:
         return RowMask.of(stays[firsts[group] : firsts[group + 1]])

@@ -1,14 +1,15 @@
 """Reliance: what a change relies on, and whether another version still has it.
 
-A change keeps the facts it relies on (`Seen`), not the version itself: a transaction may make
+A change keeps the read set it relies on (`ReadSet`), not the version itself: a transaction may make
 thousands of changes, and each version holds the parts of all row groups.
 
 A change of rows keeps the row groups that it rewrites or removes, and the predicate of the rows
-that it looked for (`Touched`). It is right on another version if both hold there:
+that it looked for (`WriteSet`). It is right on another version if both hold there:
 
 1. Its row groups are still there. A commit that rewrote or removed one of them conflicts, and so
    does one that deleted rows in it.
-2. No commit has added a row that the predicate means. Blind appends are an exception: they looked
+2. No commit has added a row for which the predicate is true. Blind appends are an exception: they
+looked
    at no row, so they may as well come after the change, and their rows are kept.
 
 The head says for each row group when rows last came by another commit than a blind append
@@ -43,8 +44,8 @@ Line = int | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The facts about a version that a change relies on.
+class ReadSet:
+    """What a change has read of a version and relies on.
 
     Attributes
     ----------
@@ -79,27 +80,27 @@ class Seen:
         return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
 
     def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
-        """Return these facts and the default values of some columns of the same version."""
+        """Return this read set with the default values of some columns of the same version."""
         ids = [str(staged.root(index).path[0]) for index in indices]
         return replace(self, defaults={one: staged.defaults.get(one) for one in ids})
 
     def check(self, newest: StagedVersion, change: str) -> None:
-        """Raise ConflictError if `newest` differs from these facts; `change` names the change."""
-        facts, version, name = self._changed(newest), newest.head.version, newest.store.name
-        if facts is None:
+        """Raise ConflictError if `newest` differs from this read set; `change` names the change."""
+        what, version, name = self._changed(newest), newest.head.version, newest.store.name
+        if what is None:
             return
         if self.version == version:
             raise ConflictError(
-                f"{name}: the transaction changed its own {facts} while {change} was in progress; "
-                f"change the {facts} before or after it"
+                f"{name}: the transaction changed its own {what} while {change} was in progress; "
+                f"change the {what} before or after it"
             )
         raise ConflictError(
-            f"{name}: {change} relies on the {facts} of version {self.version}; version {version} "
-            f"has other {facts}; {AGAIN}"
+            f"{name}: {change} relies on the {what} of version {self.version}; version {version} "
+            f"has other {what}; {AGAIN}"
         )
 
     def _changed(self, newest: StagedVersion) -> str | None:
-        """Return the name of facts in which `newest` differs; None if it has all of these."""
+        """Return what differs in `newest`; None if nothing does."""
         paths, schema, frame = self.columns
         head = newest.head
         if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
@@ -112,7 +113,7 @@ class Seen:
 
 
 def any_row(version: StagedVersion, groups: Sequence[int]) -> bool:
-    """Return True if there are row groups: a change of all rows means any."""
+    """Return True if there are row groups: the predicate of all rows is true for any."""
     return bool(groups)
 
 
@@ -134,14 +135,15 @@ def any_where(staged: StagedVersion, filters: object) -> Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class WriteSet:
     """Row groups of a version, and the predicate of the rows looked for in all of them.
 
     Attributes
     ----------
     groups : sequence of int
         Indices of the row groups that are rewritten or removed; empty if no row was found.
-    facts : sequence of GroupIdentity
+        identities : sequence of
+    GroupIdentity
         Rows, deleted rows and bundle of each.
     lines : sequence of Line
         The files of each, column by column.
@@ -149,10 +151,10 @@ class Touched:
         The version that has the lines which are not parsed.
     """
 
-    seen: Seen
+    read_set: ReadSet
     matches: Predicate
     groups: Sequence[int]
-    facts: Sequence[GroupIdentity]
+    identities: Sequence[GroupIdentity]
     lines: Sequence[Line]
     base: Version | None
 
@@ -163,8 +165,8 @@ class Touched:
             column.parts if isinstance(column.parts, int) else staged.file_numbers(line, groups)
             for line, column in enumerate(staged.columns)
         ]
-        facts, seen = staged.row_group_identities(groups), Seen.columns_of(staged)
-        return cls(seen, matches, groups, facts, lines if groups else [], staged.base)
+        identities, read_set = staged.row_group_identities(groups), ReadSet.columns_of(staged)
+        return cls(read_set, matches, groups, identities, lines if groups else [], staged.base)
 
     def find(self, newest: StagedVersion, change: str) -> list[int]:
         """Return the indices of the row groups in `newest`; `change` names the change.
@@ -172,11 +174,11 @@ class Touched:
         Raises
         ------
         ConflictError
-            Another commit changed the columns, changed these row groups, or added a row that the
-            predicate means.
+            Another commit changed the columns, changed these row groups, or added a row for which
+            the predicate is true.
         """
-        self.seen.check(newest, change)
-        name, version = newest.store.name, self.seen.version
+        self.read_set.check(newest, change)
+        name, version = newest.store.name, self.read_set.version
         found = self._found(newest)
         if found is None:
             raise ConflictError(
@@ -201,8 +203,8 @@ class Touched:
             for one in self.lines
         ]
         mine = (
-            (*facts, *files)
-            for facts, files in zip(self.facts, zip(*lines, strict=True), strict=True)
+            (*identities, *files)
+            for identities, files in zip(self.identities, zip(*lines, strict=True), strict=True)
         )
         present = {files: group for group, files in enumerate(newest.row_group_files())}
         found = [present.get(files, -1) for files in mine]
@@ -210,7 +212,7 @@ class Touched:
 
     def _are_in_place(self, newest: StagedVersion) -> bool:
         """True if the row groups have the same indices; only lines that differ are parsed."""
-        if newest.row_group_identities(self.groups) != self.facts:
+        if newest.row_group_identities(self.groups) != self.identities:
             return False
         for line, mine in enumerate(self.lines):
             theirs = newest.columns[line].parts

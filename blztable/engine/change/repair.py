@@ -12,7 +12,7 @@ import pyarrow as pa
 from blztable.arrow.types import Portion
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Rows
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.check.verify import verify
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.select import read_selected
@@ -63,7 +63,7 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
     new = {group: len(groups) + number for number, group in enumerate(left)}
     kept = [group for group in range(len(groups)) if group not in damaged or group in new]
     order = [new.get(group, group) for group in kept]
-    change_set.add("repair", Rows(Seen.rows_of(change_set.staged), order, counts, written))
+    change_set.add("repair", Rows(ReadSet.rows_of(change_set.staged), order, counts, written))
     rows = dict(zip(left, counts.rows, strict=True))
     change_set.count(deleted=sum(groups[group] - rows.get(group, 0) for group in damaged))
     return losses

@@ -24,7 +24,7 @@ from blztable.columns.types import layout_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, stored_portion
@@ -83,8 +83,8 @@ def retype(
     }
     defaults |= _cast_defaults(staged, recast, cast) if recast else {}
     columns = _rewritten(change_set, rewritten, cast) if rewritten else []
-    seen = Seen.rows_of(staged) if rewritten or strict else Seen.columns_of(staged)
-    seen = seen.and_defaults(staged, recast)
+    read_set = ReadSet.rows_of(staged) if rewritten or strict else ReadSet.columns_of(staged)
+    read_set = read_set.and_defaults(staged, recast)
     by_id = {
         str(staged.root(index).path[0]): None if value is None else to_json(value)
         for index, value in defaults.items()
@@ -93,7 +93,7 @@ def retype(
     written = {
         index: list(islice(nodes, Node.of(field.type).count)) for index, field in rewritten.items()
     }
-    change_set.add(operation, Retype(seen, fields, written, by_id, frame))
+    change_set.add(operation, Retype(read_set, fields, written, by_id, frame))
 
 
 def _rewritten(

@@ -21,7 +21,7 @@ from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Change, NoRewrite, NoRows, Rewrite, Rows
 from blztable.engine.change.columns import widen
-from blztable.engine.change.reliance import Predicate, Seen, Touched
+from blztable.engine.change.reliance import Predicate, ReadSet, WriteSet
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
@@ -72,8 +72,8 @@ def append(
         written, parts = change_set.write(columns, groups, progress, is_whole=True, look=look)
         done, look = done + sum(written.rows), None
         if written.rows:
-            seen = Seen.columns_of(staged).and_defaults(staged, filled)
-            change_set.add("append", Append(seen, written, parts, continues_index()))
+            read_set = ReadSet.columns_of(staged).and_defaults(staged, filled)
+            change_set.add("append", Append(read_set, written, parts, continues_index()))
             change_set.count(appended=sum(written.rows))
     return done
 
@@ -123,8 +123,8 @@ def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Sc
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
     order = range(len(staged.head.row_groups) + len(added.rows))
-    seen = Seen.rows_of(staged).and_defaults(staged, range(len(fillings)))
-    change_set.add("resize", Rows(seen, order, added, written))
+    read_set = ReadSet.rows_of(staged).and_defaults(staged, range(len(fillings)))
+    change_set.add("resize", Rows(read_set, order, added, written))
     change_set.count(appended=more)
 
 
@@ -185,12 +185,12 @@ def remove(
     """Keep only the selected rows of some row groups; `predicate` and the result as of `keep`."""
     staged = change_set.staged
     groups = staged.head.row_groups
-    touched = None if predicate is None else Touched.of(staged, list(fewer), predicate)
+    write_set = None if predicate is None else WriteSet.of(staged, list(fewer), predicate)
     if not fewer:
-        nothing = NoRewrite(touched) if touched else NoRows(Seen.rows_of(staged))
+        nothing = NoRewrite(write_set) if write_set else NoRows(ReadSet.rows_of(staged))
         change_set.add_reliance(nothing)
         return 0
-    deleted = {} if touched is None else _deleted(staged, fewer)
+    deleted = {} if write_set is None else _deleted(staged, fewer)
     replaced = {group: selected for group, selected in fewer.items() if group not in deleted}
     rewritten = [(group, selected) for group, selected in replaced.items() if selected.count]
     columns = change_set.column_writers()
@@ -207,14 +207,14 @@ def remove(
 
         counts, written = change_set.write(columns, portions(), old=old, is_whole=True)
     change: Change
-    if touched:
+    if write_set:
         left = [bool(selected.count) for selected in replaced.values()]
-        change = Rewrite(touched, list(map(deleted.get, fewer)), left, counts, written)
+        change = Rewrite(write_set, list(map(deleted.get, fewer)), left, counts, written)
     else:
         new = {group: len(groups) + number for number, (group, _) in enumerate(rewritten)}
         kept_groups = [group for group in range(len(groups)) if group not in fewer or group in new]
         order = [new.get(group, group) for group in kept_groups]
-        change = Rows(Seen.rows_of(staged), order, counts, written)
+        change = Rows(ReadSet.rows_of(staged), order, counts, written)
     change_set.add(operation, change)
     removed = sum(selected.rows - selected.count for selected in fewer.values())
     change_set.count(deleted=removed)

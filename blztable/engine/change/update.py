@@ -16,7 +16,7 @@ from blztable.columns.types import one_array, take
 from blztable.engine.change import reliance
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite, Update
-from blztable.engine.change.reliance import Predicate, Touched
+from blztable.engine.change.reliance import Predicate, WriteSet
 from blztable.engine.change.rows import Condition, RowMask, read_group, repeated
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
@@ -70,9 +70,9 @@ def set_values(
     if not values:
         return 0
     indices, groups = list(values), list(selected_rows)
-    touched = Touched.of(staged, groups, predicate)
+    write_set = WriteSet.of(staged, groups, predicate)
     if not rows:
-        change_set.add_reliance(NoRewrite(touched))
+        change_set.add_reliance(NoRewrite(write_set))
         return 0
 
     def portions() -> Iterator[Portion]:
@@ -99,7 +99,7 @@ def set_values(
 
     columns = change_set.column_writers(indices)
     _, written = change_set.write(columns, portions(), old=old)
-    change_set.add("update", Update(touched, dict(zip(lines, written, strict=True))))
+    change_set.add("update", Update(write_set, dict(zip(lines, written, strict=True))))
     change_set.count(updated=rows)
     return rows
 

@@ -22,7 +22,7 @@ from blztable.columns.types import one_array, take
 from blztable.engine.change import keyed
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import NoRewrite
-from blztable.engine.change.reliance import Touched
+from blztable.engine.change.reliance import WriteSet
 from blztable.engine.change.rows import RowMask, append, are_few, remove
 from blztable.engine.change.update import set_values
 from blztable.engine.query.expressions import comparable
@@ -96,7 +96,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
             in_place = {g: one for g, one in found.items() if g not in moved}
             _update(change_set, opened, new, in_place, finder)
         else:
-            change_set.add_reliance(NoRewrite(Touched.of(staged, [], finder.matches)))
+            change_set.add_reliance(NoRewrite(WriteSet.of(staged, [], finder.matches)))
     is_new = np.ones(rows, np.bool_)
     is_new[places] = False
     rest = np.flatnonzero(is_new)

@@ -91,7 +91,7 @@ class _MorselColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadSet:
+class _RowsToRead:
     """Rows of a morsel to decode.
 
     Attributes
@@ -139,7 +139,7 @@ class Morsel:
         check_rows(int(blocks.rows.sum()), "the rows of a filter")
         rows = np.repeat(is_open, blocks.rows)
         if passing is None:
-            read = _ReadSet(rows, blocks[is_open].spans())
+            read = _RowsToRead(rows, blocks[is_open].spans())
         else:
             rows &= passing
             read = self._pages(rows, step.columns) or self._picked(rows)
@@ -154,7 +154,7 @@ class Morsel:
             self._passing = np.ones_like(rows) if passing is None else passing
             self._passing[read.rows if read.places is None else read.places] &= true
 
-    def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _ReadSet | None:
+    def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _RowsToRead | None:
         """Return the pages of columns that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
@@ -171,14 +171,14 @@ class Morsel:
         has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
-        return _ReadSet(np.repeat(has_row, pages.rows), pages[has_row].spans())
+        return _RowsToRead(np.repeat(has_row, pages.rows), pages[has_row].spans())
 
-    def _picked(self, rows: np.ndarray) -> _ReadSet:
+    def _picked(self, rows: np.ndarray) -> _RowsToRead:
         """Return these rows, one by one."""
         places = np.flatnonzero(rows)
-        return _ReadSet(rows, self._blocks.picked(places), places)
+        return _RowsToRead(rows, self._blocks.picked(places), places)
 
-    def _mask_of_codes(self, step: Step, read: _ReadSet) -> np.ndarray | None:
+    def _mask_of_codes(self, step: Step, read: _RowsToRead) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
         if len(step.columns) != 1 or not step.terms or read.places is not None:
@@ -211,7 +211,7 @@ class Morsel:
         values = self._values(columns, self._passing, read, picked.places)
         return FilteredRows(picked.selection, values)
 
-    def _read_codes(self, columns: Iterable[int], read: _ReadSet) -> None:
+    def _read_codes(self, columns: Iterable[int], read: _RowsToRead) -> None:
         """Read text as codes where possible: then only the text of passing rows is written."""
         schema = self._reader.projection.schema
         for index in dict.fromkeys(columns):
@@ -225,7 +225,7 @@ class Morsel:
         self,
         columns: Iterable[int],
         rows: np.ndarray,
-        read: _ReadSet,
+        read: _RowsToRead,
         places: np.ndarray | None = None,
     ) -> dict[int, pa.ChunkedArray]:
         """Return columns of these rows; those that do not cover them yet are read.

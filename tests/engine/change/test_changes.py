@@ -6,7 +6,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Select
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.read.parts import OpenParts, chunk_at
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
@@ -163,10 +163,10 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     there = tree(store)
     newest = staged(store)
     store.delete([key for key in there if key.endswith(".bin")])
-    assert Select(Seen.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
+    assert Select(ReadSet.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
     lines = [before.line_parts(index) for index in range(len(before.columns))]
     nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
-    assert Append(Seen.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
+    assert Append(ReadSet.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
 
 
 def test_a_schema_of_other_types_is_another_schema():
@@ -176,4 +176,4 @@ def test_a_schema_of_other_types_is_another_schema():
     with opened(store) as table:
         table.append({"n": pa.array([1 << 40])}, evolve=True)
     with pytest.raises(ConflictError, match="relies on the columns of version 1"):
-        Append(Seen.columns_of(before), NewGroups(), []).rebase(staged(store))
+        Append(ReadSet.columns_of(before), NewGroups(), []).rebase(staged(store))

@@ -13,7 +13,7 @@ import pytest
 import blztable as blz
 from blztable.engine.change import change_set
 from blztable.engine.change.changes import Join
-from blztable.engine.change.reliance import Seen
+from blztable.engine.change.reliance import ReadSet
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.write import bundles
@@ -325,7 +325,7 @@ def test_row_groups_of_equal_rows_are_told_apart_by_their_bundles(store):
     blz.to_blz(FIRST, store, mode="w", storage=blz.Storage(row_group_rows=2), durability="process")
     before = StagedVersion.of(versions.read(store, 2))
     change = Join.of(before, 0, 2, NewGroups(), [])
-    relied = Seen.rows_of(before)
+    relied = ReadSet.rows_of(before)
     with changing(store) as table:
         table.compact(sort_by=[("n", "descending")])
     after = StagedVersion.of(versions.read(store, 3))
