@@ -4,7 +4,7 @@ Knows nothing of commits and of locks. A file is recognised by the id in its fro
 A rewrite makes a new inode, keeps the id and counts up. So the file that follows another has its id
 and a higher count; a copy that was put back in its place has not.
 
-Seen: the commits of a file that a process has seen, up to the newest one.
+KnownCommits: the commits of a file that a process has read, up to the newest one.
 """
 
 import os
@@ -102,8 +102,8 @@ class Followed:
 _LOOKS = 5
 
 
-class Seen:
-    """The commits that were seen.
+class KnownCommits:
+    """The commits that were read.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ store (`at`), so they lock each other as in a directory.
 
 A store belongs to one file, not to a path: it keeps the identity of the file that it made or found.
 If the path leads to another file, or to none, the store is *detached* for ever: it reads from the
-commits that it has seen, and refuses changes. `at` makes another store for the new file.
+commits that it has read, and refuses changes. `at` makes another store for the new file.
 
 While this process writes, `_writing` has the listing of the next commit; everyone in the process
 sees it. `delete` takes names out of it. If that happens after the last `publish`, an index and a
@@ -47,7 +47,7 @@ from blztable.storage.one_file.commits import (
     problems_around,
     whole_commits,
 )
-from blztable.storage.one_file.identity import Seen
+from blztable.storage.one_file.identity import KnownCommits
 from blztable.storage.one_file.listing import Listing
 from blztable.storage.one_file.records import Extent
 from blztable.storage.one_file.writing import Writing, replaced
@@ -65,7 +65,7 @@ class OneFileStore(Store):
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._seen = Seen(file)
+        self._known = KnownCommits(file)
         self._made = False
         # What failed behind publications, until somebody is told.
         self._failures: list[str] = []
@@ -107,7 +107,7 @@ class OneFileStore(Store):
             writing.listing.check_above(self.name, key)
             writing.check_place()
             writing.publish(key, data)
-            self._seen.newest = writing.commit
+            self._known.newest = writing.commit
             self._holders.pop(key, None)
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
@@ -115,7 +115,7 @@ class OneFileStore(Store):
         with self._change() as writing:
             writing.listing.check_above(self.name, key)
             # Who reads an older commit looks for its values by their keys.
-            known = [writing.listing, *(commit.listing for commit in self._seen.all)]
+            known = [writing.listing, *(commit.listing for commit in self._known.all)]
             if any(one.find(key) is not None for one in known) or writing.listing.has_prefix(key):
                 raise KeyTaken(key)
             writing.add(key, buffers)
@@ -129,7 +129,7 @@ class OneFileStore(Store):
                 writing.sync()
             writing.check_place()
             writing.publish(key, data)
-            self._seen.newest = writing.commit
+            self._known.newest = writing.commit
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the file durable."""
@@ -160,7 +160,7 @@ class OneFileStore(Store):
     def _source(self) -> Reader | None:
         """Return the file that was read last, or the one that is there; None if none is."""
         with self._changed:
-            commit = self._seen.newest
+            commit = self._known.newest
         return self._file.look() if commit is None else commit.source
 
     # Names
@@ -204,7 +204,7 @@ class OneFileStore(Store):
         with self._change() as writing:
             writing.reclaim()
             _unwritten.pop(self.name, None)
-            self._seen.newest = writing.commit
+            self._known.newest = writing.commit
 
     def failures(self) -> list[str]:
         """Return what failed behind publications, once."""
@@ -248,7 +248,7 @@ class OneFileStore(Store):
     def _behind(self) -> int:
         """Return how many bytes lie behind the newest commit; all of a file that has none."""
         commit = self._look()
-        if self._seen.file.is_gone:
+        if self._known.file.is_gone:
             return 0
         if commit is not None:
             return commit.source.size - commit.behind
@@ -297,7 +297,7 @@ class OneFileStore(Store):
             if is_pin:
                 # The lock keeps the commit, so the version can be read from an older file.
                 if commit is not None:
-                    self._seen.all.add(commit)
+                    self._known.all.add(commit)
                 return HeldLock(holder, shared, self._condition, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
@@ -338,13 +338,13 @@ class OneFileStore(Store):
                 self._made = False
         if is_mine and not self._made:
             # The path is free, also for this store.
-            self._seen.forget()
+            self._known.forget()
 
     def close(self) -> None:
         """Release what was read; a later call reads it again."""
         with self._changed:
             if self._writing is None:
-                self._seen.close()
+                self._known.close()
 
     # The file that the path leads to
 
@@ -354,8 +354,8 @@ class OneFileStore(Store):
         with self._changed:
             if self._writing is not None:
                 return self._file.is_there()
-            self._seen.file.look()
-            return not self._seen.file.is_gone
+            self._known.file.look()
+            return not self._known.file.is_gone
 
     def _check_attached(self) -> None:
         """Raise ConflictError if the path leads to another file, or to none any more."""
@@ -363,11 +363,11 @@ class OneFileStore(Store):
             if self._writing is not None:
                 self._writing.check_place()
                 return
-            self._seen.file.look()
-            if self._seen.file.is_gone:
+            self._known.file.look()
+            if self._known.file.is_gone:
                 raise replaced(self.name)
 
-    # The commit that is seen
+    # The commit that is read
 
     def _listing(self) -> Listing:
         """Return the names that this process sees; the newest, also by other processes."""
@@ -394,18 +394,18 @@ class OneFileStore(Store):
         """Yield what may have a value: the newest names first, then those somebody reads from."""
         if self._writing is not None:
             yield self._writing.commit, self._writing.listing
-        elif self._seen.newest is not None:
-            yield self._seen.newest, self._seen.newest.listing
+        elif self._known.newest is not None:
+            yield self._known.newest, self._known.newest.listing
         if self._writing is None:
             commit = self._look()
             if commit is not None:
                 yield commit, commit.listing
-        for commit in list(self._seen.all):
+        for commit in list(self._known.all):
             yield commit, commit.listing
 
     def _look(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
-        return self._seen.look()
+        return self._known.look()
 
     def _lockable(self, key: str) -> tuple[FileCommit | None, Extent | None]:
         """Return the commit and the place of what a lock is on; no place for a prefix.
@@ -413,7 +413,7 @@ class OneFileStore(Store):
         Another process may have removed a version that this one has pinned: it stays readable.
         """
         listing = self._listing()
-        commit = self._seen.newest if self._writing is None else self._writing.commit
+        commit = self._known.newest if self._writing is None else self._writing.commit
         extent = listing.find(key)
         if extent is None and not listing.has_prefix(key):
             holder = self._holders.get(key)
@@ -434,8 +434,8 @@ class OneFileStore(Store):
             self._file.lock(min(timeout, FILE_SECONDS), at_end=True)
             # Again: it may have been replaced before the lock.
             self._check_attached()
-            writing = Writing.begin(self._file, self._seen.newest)
-            self._seen.meet(writing.commit)
+            writing = Writing.begin(self._file, self._known.newest)
+            self._known.meet(writing.commit)
             self._writing = writing
         except BusyError:
             self._file.unlock()
@@ -475,7 +475,7 @@ class OneFileStore(Store):
             yield writing
             if writing.locks == 1:
                 writing.publish_names()
-                self._seen.newest = writing.commit
+                self._known.newest = writing.commit
             self._release(writing, user)
 
     def _release(self, writing: "Writing", user: object) -> None:
@@ -509,7 +509,7 @@ class OneFileStore(Store):
                 self._writing = None
                 self._changed.notify_all()
                 with suppress(BlzError, KeyNotFound):
-                    self._seen.meet(writing.commit)
+                    self._known.meet(writing.commit)
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
@@ -527,11 +527,11 @@ class _Earlier(OneFileStore):
         self._commit = commit
 
     def _look(self) -> FileCommit | None:
-        if self._seen.newest is None:
+        if self._known.newest is None:
             source = self._file.look()
             if source is not None and not is_unborn(source):
-                self._seen.newest = self._commit or everything(source, self.name)
-        return self._seen.newest
+                self._known.newest = self._commit or everything(source, self.name)
+        return self._known.newest
 
     def _may_write(self, timeout: float) -> bool:
         raise ReadOnlyError(f"{self.name} was never finished; it is read only")

@@ -261,7 +261,7 @@ class Writing:
         """Append bytes, or leave the file as it was.
 
         An exception of a signal handler may come when all bytes are written. They stay then: a
-        reader may have seen a commit.
+        reader may have read a commit.
         """
         self._check()
         end = self._end + sum(map(_length, buffers))

@@ -127,7 +127,7 @@ def test_a_step_after_a_commit_fails(path, monkeypatch, step, error):
 @pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)
 def test_beginning_to_write_fails_after_the_file_was_locked(path, monkeypatch, error):
     with blz.open(path, "a") as table:
-        for place in (Writing, "begin"), (one_file.Seen, "meet"):
+        for place in (Writing, "begin"), (one_file.KnownCommits, "meet"):
             with monkeypatch.context() as patched:
                 patched.setattr(*place, failing(error, 0))
                 with pytest.raises(type(error)):
