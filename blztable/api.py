@@ -525,7 +525,7 @@ def dataset(
         # Only the pin of the version stays open.
         table._snapshot.version.store.close()
     known = _coded(tables, coded)
-    shown = known if dictionaries == "auto" else list(dictionaries or ())
+    as_dictionary = known if dictionaries == "auto" else list(dictionaries or ())
 
     def several(names: Collection[str]) -> "Several":
         members = []
@@ -537,13 +537,13 @@ def dataset(
             )
         return datasets.several.Several.of(members)
 
-    whole = several(shown)
-    for name in shown:
+    whole = several(as_dictionary)
+    for name in as_dictionary:
         if name not in whole.schema.names:
             raise no_column(name, whole.schema.names)
     if not views:
         return datasets.dataset.BlzDataset(whole)
-    made = several({*shown, *known})
+    made = several({*as_dictionary, *known})
     return datasets.dataset.BlzDataset(made, schema=with_views(whole.schema, made.schema))
 
 

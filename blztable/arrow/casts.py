@@ -98,7 +98,7 @@ def misfit(
             stop = middle
         else:
             first = middle
-    return first, shown(column[first])
+    return first, short_text_of(column[first])
 
 
 def widened(
@@ -112,7 +112,7 @@ def widened(
     return wide
 
 
-def shown(value: pa.Scalar) -> str:
+def short_text_of(value: pa.Scalar) -> str:
     """Return a value as text for an error."""
     try:
         return f"{value.as_py()!r:.100}"

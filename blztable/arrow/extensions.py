@@ -58,7 +58,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return schema if found.equals(schema, check_metadata=True) else found
 
 
-def shown_schema(schema: pa.Schema) -> pa.Schema:
+def registered_schema(schema: pa.Schema) -> pa.Schema:
     """Return a plain schema with the extension types whose classes are registered here.
 
     A field whose class is unknown, or refuses the parameters, keeps its storage type.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pandas as pd
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, shown
-from blztable.arrow.extensions import check_same, shown_schema
+from blztable.arrow.casts import cast_exactly, short_text_of
+from blztable.arrow.extensions import check_same, registered_schema
 from blztable.convert.arrays import whole
 from blztable.convert.frames import compound, dtypes
 from blztable.convert.frames.descriptor import Descriptor
@@ -51,8 +51,8 @@ def check_kind(source: pa.Field, target: pa.Field, stated: Descriptor | None, co
     """
     kind = (facts_of_values(stated) or {}).get("kind")
     if isinstance(kind, str) and kind in SIMPLE:
-        (shown,) = shown_schema(pa.schema([source]))
-        if SIMPLE[kind].holds(shown.type):
+        (registered,) = registered_schema(pa.schema([source]))
+        if SIMPLE[kind].holds(registered.type):
             return
     check_same(source, target, context)
 
@@ -150,7 +150,7 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -
     code = next(found, None)
     if code is None:
         raise SchemaError(
-            f"{context}: {shown(one.value)} is not one of the ordered categories "
+            f"{context}: {short_text_of(one.value)} is not one of the ordered categories "
             f"[{_listed(order):.200}]"
         )
     codes = pa.array([code], value.type.index_type)
@@ -158,7 +158,7 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -
 
 
 def _listed(categories: pa.Array) -> str:
-    return ", ".join(map(shown, categories[:100]))
+    return ", ".join(map(short_text_of, categories[:100]))
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

@@ -20,8 +20,8 @@ import pyarrow as pa
 from blztable.arrow.types import as_views, is_view, recoded, view_type, without_view
 from blztable.closing import Closing
 from blztable.engine.run.pool import Prefetcher
-from blztable.table import shown
-from blztable.table.shown import ReadOptions
+from blztable.table import display
+from blztable.table.display import ReadOptions
 from blztable.table.snapshot import Snapshot
 
 # Default maximum number of rows of a batch, as in other readers.
@@ -109,7 +109,7 @@ class Batches(Closing):
                 self._tables.prefetch()
             while not ready:
                 read = next(self._tables)
-                shown.warn_of(read.lost)
+                display.warn_of(read.lost)
                 table = read.table
                 # Rows of the null type are not cut by default: their number has no bound.
                 most = self._batch_rows or (BATCH_ROWS if table.nbytes else None)

@@ -73,9 +73,11 @@ def named_with_fields(
     in_part = [index for index, each in paths.items() if all(each)]
     fields = [narrowed(projection, index, paths[index]) for index in in_part]
     places = {index: len(projection.schema) + n for n, index in enumerate(in_part)}
-    shown = [places.get(index, index) for index, _ in chain.from_iterable(found)]
+    indices = [places.get(index, index) for index, _ in chain.from_iterable(found)]
     once = {places.get(index, index) for index, each in paths.items() if any(each)}
-    return fields, [one for n, one in enumerate(shown) if one not in once or one not in shown[:n]]
+    return fields, [
+        one for n, one in enumerate(indices) if one not in once or one not in indices[:n]
+    ]
 
 
 def listed(columns: Iterable[Names], argument: str) -> list[Names]:

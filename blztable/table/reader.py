@@ -32,9 +32,9 @@ from blztable.table import datasets
 from blztable.table.attributes import Attributes, fixed_metalayers, variable_metalayers
 from blztable.table.batches import Batches
 from blztable.table.column import Column, described
+from blztable.table.display import ReadOptions, as_html
 from blztable.table.names import Coded, checked_count, list_of, names_asked_for, row_numbers
 from blztable.table.progress import ProgressOption, reporting
-from blztable.table.shown import ReadOptions, as_html
 from blztable.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class TableReader:
             One field per column. Data that came from Arrow keep their schema exactly; a DataFrame's
             schema carries the pandas metadata that pyarrow needs to restore its index.
         """
-        snapshot, shown = self._reading()
-        return snapshot.schema(shown)
+        snapshot, visible = self._reading()
+        return snapshot.schema(visible)
 
     @property
     def columns(self) -> list[str]:
@@ -84,9 +84,9 @@ class TableReader:
         list of str
             One name per column.
         """
-        snapshot, shown = self._reading()
+        snapshot, visible = self._reading()
         names = snapshot.projection.schema.names
-        return [names[index] for index in shown]
+        return [names[index] for index in visible]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -123,8 +123,8 @@ class TableReader:
         int
             Bytes that the values take in memory as Arrow arrays.
         """
-        snapshot, shown = self._reading()
-        return sum(snapshot.projection.nbytes(index) for index in shown)
+        snapshot, visible = self._reading()
+        return sum(snapshot.projection.nbytes(index) for index in visible)
 
     @property
     def cbytes(self) -> int:
@@ -135,8 +135,8 @@ class TableReader:
         int
             Bytes of the columns' files on disk, without the manifest.
         """
-        snapshot, shown = self._reading()
-        return sum(snapshot.projection.cbytes(index) for index in shown)
+        snapshot, visible = self._reading()
+        return sum(snapshot.projection.cbytes(index) for index in visible)
 
     @property
     def row_groups(self) -> list[RowGroup]:
@@ -150,8 +150,8 @@ class TableReader:
         list of RowGroup
             In stored order; together they have all rows.
         """
-        snapshot, shown = self._reading()
-        return datasets.ranges.row_groups(snapshot.projection, shown)
+        snapshot, visible = self._reading()
+        return datasets.ranges.row_groups(snapshot.projection, visible)
 
     @property
     def storage(self) -> Storage:
@@ -164,10 +164,10 @@ class TableReader:
             and the digits that are kept of columns. Rows that were appended or changed since the
             last sort are not in the order of `sort_by` until `CTable.compact` sorts again.
         """
-        snapshot, shown = self._reading()
+        snapshot, visible = self._reading()
         storage = storage_of(snapshot.version.head.properties)
         columns = dict(storage.columns or {})
-        fields = (snapshot.projection.schema.field(index) for index in shown)
+        fields = (snapshot.projection.schema.field(index) for index in visible)
         for name, digits in digits_by_name(fields).items():
             columns[name] = replace(columns.get(name, Storage()), digits=digits)
         version = snapshot.version
@@ -559,8 +559,8 @@ class TableReader:
         ...     t.tail(2).to_pydict()
         {'a': [8, 9]}
         """
-        snapshot, shown = self._reading()
-        return snapshot.arrow(shown, max(snapshot.rows - checked_count(n, "n"), 0), snapshot.rows)
+        snapshot, visible = self._reading()
+        return snapshot.arrow(visible, max(snapshot.rows - checked_count(n, "n"), 0), snapshot.rows)
 
     def take(self, indices: Any, columns: ColumnNames | None = None) -> pa.Table:
         """Read rows by number, in any order and with repetitions.
@@ -747,8 +747,8 @@ class TableReader:
         >>> report.is_intact, report.problems, report.intact_rows("a")
         (True, (), ((0, 3),))
         """
-        snapshot, shown = self._reading()
-        return snapshot.verify(shown, full=full)
+        snapshot, visible = self._reading()
+        return snapshot.verify(visible, full=full)
 
     @overload
     def __getitem__(self, key: Names) -> Column: ...
@@ -767,8 +767,8 @@ class TableReader:
     ) -> "Column | TableReader | pa.Table | dict[str, Any]":
         """Return a column or a field, the table with some columns, rows of a slice, or one row."""
         if isinstance(key, str | tuple):
-            snapshot, shown = self._reading()
-            if key not in self.columns and (field := snapshot.field(key, shown)):
+            snapshot, visible = self._reading()
+            if key not in self.columns and (field := snapshot.field(key, visible)):
                 return Column(*field, self)
             snapshot, indices = self._reading([key])
             if len(indices) > 1:
@@ -779,11 +779,11 @@ class TableReader:
         if isinstance(key, list):
             return TableReader(*self._reading(key))
         if isinstance(key, slice):
-            snapshot, shown = self._reading()
+            snapshot, visible = self._reading()
             start, stop, step = key.indices(snapshot.rows)
             if step == 1:
-                return snapshot.arrow(shown, start, max(start, stop))
-            return snapshot.take(shown, snapshot.numbers(range(start, stop, step)))
+                return snapshot.arrow(visible, start, max(start, stop))
+            return snapshot.take(visible, snapshot.numbers(range(start, stop, step)))
         if not isinstance(key, SupportsIndex) or isinstance(key, bool):
             raise TypeError(
                 "a table is indexed by a column name, a list of column names, a slice of rows or "
@@ -812,26 +812,26 @@ class TableReader:
         return Batches(*self._reading()).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        snapshot, shown = self._reading()
-        fields = [snapshot.fields.field(index) for index in shown[:SHOWN]]
+        snapshot, visible = self._reading()
+        fields = [snapshot.fields.field(index) for index in visible[:SHOWN]]
         names = [short_text(field.name) for field in fields]
         width = max(map(len, names), default=0)
         lines = [
             f"<{type(self).__name__} {self.path}, version {self.version}: "
-            f"{counted(len(self), 'row')} x {counted(len(shown), 'column')}, "
+            f"{counted(len(self), 'row')} x {counted(len(visible), 'column')}, "
             f"{size_text(self.nbytes)} in {size_text(self.cbytes)}>"
         ]
         lines += [
             f"  {name:<{width}}  {field.type}" for name, field in zip(names, fields, strict=True)
         ]
-        if len(shown) > SHOWN:
-            lines.append(f"  ... and {len(shown) - SHOWN:,} more columns")
+        if len(visible) > SHOWN:
+            lines.append(f"  ... and {len(visible) - SHOWN:,} more columns")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return the names, the types and the first rows as a table of a notebook."""
-        snapshot, shown = self._reading()
-        some, title = shown[:SHOWN_IN_HTML], repr(self).splitlines()[0].strip("<>")
+        snapshot, visible = self._reading()
+        some, title = visible[:SHOWN_IN_HTML], repr(self).splitlines()[0].strip("<>")
         try:
             rows, why = snapshot.arrow(some, 0, min(HEAD, snapshot.rows)), ""
         except CorruptError as error:
@@ -839,7 +839,7 @@ class TableReader:
         except BlzError as error:
             # It is closed, or its files cannot be read now.
             return f"<p>{escape(f'{title}: {error}')}</p>"
-        return as_html(title, rows, (snapshot.rows, len(shown)), why)
+        return as_html(title, rows, (snapshot.rows, len(visible)), why)
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.columns
@@ -855,12 +855,12 @@ class TableReader:
         """
         snapshot = self._snapshot
         everything = range(len(snapshot.projection.schema))
-        shown = everything if self._columns is None else self._columns
-        snapshot, positions = snapshot.showing(columns, shown)
+        visible = everything if self._columns is None else self._columns
+        snapshot, positions = snapshot.showing(columns, visible)
         if dictionaries == "auto":
             snapshot = snapshot.with_dictionaries(datasets.text.coded(snapshot, positions))
         elif dictionaries is not None:
-            as_dictionary = snapshot.positions(dictionaries, shown, "dictionaries")
+            as_dictionary = snapshot.positions(dictionaries, visible, "dictionaries")
             snapshot = snapshot.with_dictionaries(as_dictionary)
         return snapshot, positions
 

@@ -34,9 +34,9 @@ from blztable.engine.version.versions import Version, pin
 from blztable.errors import BlzError, ClosedError, ConflictError
 from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
-from blztable.table import shown
+from blztable.table import display
+from blztable.table.display import ReadOptions
 from blztable.table.names import named, named_with_fields
-from blztable.table.shown import ReadOptions
 
 
 class Scope:
@@ -172,16 +172,16 @@ class Snapshot:
     def fields(self) -> pa.Schema:
         """The schema as users see it."""
         if self._fields is None:
-            self._fields = shown.shown_fields(self.projection)
+            self._fields = display.display_schema(self.projection)
         return self._fields
 
     def _show(
         self, positions: Sequence[int], columns: Sequence[pa.ChunkedArray]
     ) -> list[pa.ChunkedArray]:
         """Return columns as users see them."""
-        if not shown.has_extensions(self.version):
+        if not display.has_extensions(self.version):
             return list(columns)
-        return shown.shown_columns(
+        return display.display_columns(
             columns, [self.fields.field(position).type for position in positions]
         )
 
@@ -195,7 +195,7 @@ class Snapshot:
             text = arrow_metadata(frame, pa.schema(fields), head.rows, attributes)
             if text is not None:
                 metadata[PANDAS_KEY] = text
-        return pa.schema(shown.without_ours(self.version, fields), metadata or None)
+        return pa.schema(display.without_ours(self.version, fields), metadata or None)
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""
@@ -213,7 +213,7 @@ class Snapshot:
                     (found,) = reader.columns([position], row_spans)
             array = one_array(found)
         (column,) = self._show([position], [pa.chunked_array([array])])
-        return shown.one_array(column)
+        return display.one_array(column)
 
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return how the streams of one column are stored."""
@@ -234,8 +234,8 @@ class Snapshot:
     ) -> pa.Table:
         """Read rows of some columns as a table; only their pages are decoded."""
         rows = self._read(positions, start, stop, options or ReadOptions())
-        schema = shown.with_missing(self.schema(positions), rows)
-        return shown.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
+        schema = display.with_missing(self.schema(positions), rows)
+        return display.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
         """Return a filter over the columns, checked; None without a filter."""
@@ -244,20 +244,20 @@ class Snapshot:
 
     def windows(
         self, positions: Sequence[int], options: ReadOptions, schema: pa.Schema
-    ) -> Iterator[Callable[[], shown.ReadTable]]:
+    ) -> Iterator[Callable[[], display.ReadTable]]:
         """Check a filter; return one call for each window of a stream, which reads it."""
         return self._windows(positions, self.scan(options.filters), options, schema)
 
     def _windows(
         self, positions: Sequence[int], scan: Scan | None, options: ReadOptions, schema: pa.Schema
-    ) -> Iterator[Callable[[], shown.ReadTable]]:
+    ) -> Iterator[Callable[[], display.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with self.reader() as reader:
             for window in select.windows(self.projection, read, self._everything, None, scan):
                 yield partial(self.window, positions, window, reader, scan, options, schema)
         if self.beyond:
-            yield lambda: shown.ReadTable(no_rows(schema), self.beyond)
+            yield lambda: display.ReadTable(no_rows(schema), self.beyond)
 
     @property
     def _everything(self) -> list[RowSpan]:
@@ -271,7 +271,7 @@ class Snapshot:
         scan: Scan | None,
         options: ReadOptions,
         schema: pa.Schema,
-    ) -> shown.ReadTable:
+    ) -> display.ReadTable:
         """Read one window; the reader keeps open the files that the next windows need."""
         read = partial(select.select, reader, positions, window, scan)
         with self._guarded():
@@ -281,13 +281,13 @@ class Snapshot:
         if lost:
             self.check_open()
         columns = self._show(positions, rows.arrays)
-        return shown.ReadTable(shown.table_of(columns, schema, len(rows.numbers)), lost)
+        return display.ReadTable(display.table_of(columns, schema, len(rows.numbers)), lost)
 
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
         with self._guarded(), self.reader() as reader:
             arrays = select.take(reader, positions, rows)
-        return shown.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
+        return display.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
@@ -339,15 +339,15 @@ class Snapshot:
         options = options or ReadOptions()
         floats = numpy_floats(schema, frame, dtype_backend)
         rows = self._read(list(needed), 0, self.rows, options, floats)
-        fields, described = shown.described(self.projection, self.fields, needed)
-        fields = shown.with_nullable(fields, rows)
+        fields, described = display.described(self.projection, self.fields, needed)
+        fields = display.with_nullable(fields, rows)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and options.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
-        attributes = dict(head.attributes) | shown.told(rows)
+        attributes = dict(head.attributes) | display.told(rows)
         return to_frame(
-            shown.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
+            display.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
             described,
             attributes,
@@ -369,7 +369,7 @@ class Snapshot:
         stop: int,
         options: ReadOptions,
         with_nans: Container[int] = (),
-    ) -> shown.ReadRows:
+    ) -> display.ReadRows:
         scan = self.scan(options.filters)
         row_spans = spans(self.version.head.row_groups, start, stop)
         progress = None
@@ -397,8 +397,8 @@ class Snapshot:
             lost += self.beyond
         if progress is not None:
             progress.finish(stop - start)
-        shown.warn_of(lost)
-        return shown.ReadRows(selected.arrays, selected.numbers, lost)
+        display.warn_of(lost)
+        return display.ReadRows(selected.arrays, selected.numbers, lost)
 
 
 def _reopened(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.arrow.extensions import KEPT_NAME, NAME, PARAMETERS, plain_schema, shown_schema
+from blztable.arrow.extensions import KEPT_NAME, NAME, PARAMETERS, plain_schema, registered_schema
 from blztable.errors import SchemaError
 from blztable.storage.memory import RamStore
 from support.nested_arrays import TYPES, array_of
@@ -333,7 +333,7 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(type_):
     plain = plain_schema(schema)
     assert plain.field("u").type == pa.binary(16)
     assert plain.field("u").metadata[KEPT_NAME] == b"arrow.uuid"
-    assert shown_schema(plain).equals(schema, check_metadata=True)
+    assert registered_schema(plain).equals(schema, check_metadata=True)
     assert plain_schema(plain) is plain
 
 

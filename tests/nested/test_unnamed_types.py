@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.arrow.extension_names import NAME
-from blztable.arrow.extensions import plain_schema, shown_schema
+from blztable.arrow.extensions import plain_schema, registered_schema
 from blztable.arrow.run_ends import MOST_ROWS, narrowed, widened
 from blztable.arrow.unnamed import VALUES_NAME
 from blztable.errors import SchemaError
@@ -102,7 +102,7 @@ def test_a_plain_schema_and_the_shown_one_are_opposites(name):
     assert pa.ipc.read_schema(plain.serialize()).equals(plain, check_metadata=True)
     assert "extension" not in str(plain.types)
     assert "int16" not in str(plain.types)
-    assert shown_schema(plain).equals(schema, check_metadata=True)
+    assert registered_schema(plain).equals(schema, check_metadata=True)
     assert plain_schema(plain) is plain
 
 

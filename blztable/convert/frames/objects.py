@@ -337,5 +337,5 @@ def _is_utf8(text: str) -> bool:
 
 
 def _refusal(context: str, row: int, value: object, why: str, remedy: str) -> SchemaError:
-    shown = f"{reprlib.repr(value)} of type {type(value).__name__}"
-    return SchemaError(f"{context}, row {row}: {shown} cannot be stored: {why}{remedy}")
+    text = f"{reprlib.repr(value)} of type {type(value).__name__}"
+    return SchemaError(f"{context}, row {row}: {text} cannot be stored: {why}{remedy}")

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated, shown
+from blztable.arrow.casts import cast_exactly, keeps_anyhow, misfit, repeated, short_text_of
 from blztable.arrow.nested.nodes import Node, counts_nulls
 from blztable.arrow.types import (
     Portion,
@@ -171,7 +171,7 @@ def _cast_defaults(
         column = cast(column, field.type)
         if column is None:
             raise SchemaError(
-                f"column {field.name!r}: the default value {shown(value)} cannot become "
+                f"column {field.name!r}: the default value {short_text_of(value)} cannot become "
                 f"{field.type}; pass another default to alter_column"
             )
         values[index] = column[0]

@@ -13,8 +13,8 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.engine.version.projection import Projection
 from blztable.report import RowGroup
+from blztable.table.display import ReadOptions
 from blztable.table.names import row_numbers
-from blztable.table.shown import ReadOptions
 from blztable.table.snapshot import Snapshot
 
 

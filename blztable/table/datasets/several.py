@@ -102,7 +102,7 @@ class Several:
             source = one.source[plan.stored]
             with closing(one.store):
                 for batch in source.to_batches(filters=plan.passed, batch_rows=batch_rows):
-                    yield from self._shown(pa.Table.from_batches([batch]), plan).to_batches()
+                    yield from self._fields_of(pa.Table.from_batches([batch]), plan).to_batches()
 
     def take(self, indices: Any) -> pa.Table:
         """Read rows by number."""
@@ -117,7 +117,7 @@ class Several:
             assert plan is not None, "there is no condition"
             rows = wanted[order][owners == number] - first
             with closing(one.store):
-                pieces.append(self._shown(one.source[plan.stored].take(rows), plan))
+                pieces.append(self._fields_of(one.source[plan.stored].take(rows), plan))
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         return pa.concat_tables(pieces).take(pa.array(places))
@@ -139,7 +139,7 @@ class Several:
         if plan is None:
             return no_rows(self.schema)
         with closing(one.store):
-            return self._shown(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
+            return self._fields_of(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
 
     def _plan(self, one: Member, filters: Any) -> "_ScanPlan | None":
         """Return how a table is read; None if no row of it meets the condition."""
@@ -161,7 +161,7 @@ class Several:
         read = dict.fromkeys([*self.schema.names, *sorted(needed)])
         return _ScanPlan(one, [name for name in read if name in stored], list(read), passed, left)
 
-    def _shown(self, table: pa.Table, plan: "_ScanPlan") -> pa.Table:
+    def _fields_of(self, table: pa.Table, plan: "_ScanPlan") -> pa.Table:
         """Return the columns of the result, for rows that were read from one table."""
         rows, found = table.num_rows, dict(zip(plan.stored, table.columns, strict=True))
         columns: dict[str, pa.ChunkedArray] = {}
@@ -184,8 +184,8 @@ class Several:
             rows = rows if kept is None else kept.true_count
             return pa.table({"": pa.nulls(rows)}).select([])
         arrays = [columns[name] for name in self.schema.names]
-        shown = pa.Table.from_arrays(arrays, schema=self.schema)
-        return shown if kept is None else shown.filter(kept)
+        result = pa.Table.from_arrays(arrays, schema=self.schema)
+        return result if kept is None else result.filter(kept)
 
     def _constant(self, one: Member, name: str, rows: int) -> pa.ChunkedArray:
         """Return a column with one value in all rows."""

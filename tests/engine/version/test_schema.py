@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.arrow.extensions import NAME, shown_schema
+from blztable.arrow.extensions import NAME, registered_schema
 from blztable.engine.version import schema
 from blztable.errors import CorruptError, FormatError
 from blztable.storage.memory import RamStore
@@ -44,7 +44,7 @@ def test_an_extension_type_is_read_as_its_storage_whether_arrow_knows_it_or_not(
     found = schema.decode(fields.serialize().to_pybytes())
     assert found.types == [pa.int8(), pa.float64(), pa.int8()]
     assert schema.encode(found) == fields.serialize().to_pybytes()
-    assert (shown_schema(found) == fields) == is_known
+    assert (registered_schema(found) == fields) == is_known
 
 
 def test_metadata_that_only_mention_an_extension_type_are_read():
@@ -56,7 +56,7 @@ def test_metadata_that_only_mention_an_extension_type_are_read():
     found = schema.decode(fields.serialize().to_pybytes())
     assert found.names == fields.names
     assert schema.decode(schema.encode(found)).equals(found, check_metadata=True)
-    assert shown_schema(found).equals(fields, check_metadata=True)
+    assert registered_schema(found).equals(fields, check_metadata=True)
 
 
 @pytest.mark.parametrize("type_", TOO_DEEP, ids=["lists", "structs"])

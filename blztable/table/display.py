@@ -1,4 +1,4 @@
-"""Shown: columns and schemas as users see them, with extension types and without our metadata.
+"""Display: columns and schemas with extension types and without our metadata.
 
 Also the options that users give a read.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blztable.arrow.extensions import column_as, has_others, shown_schema
+from blztable.arrow.extensions import column_as, has_others, registered_schema
 from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
@@ -62,10 +62,10 @@ class ReadTable:
     lost: Sequence[Loss]
 
 
-def shown_fields(projection: Projection) -> pa.Schema:
+def display_schema(projection: Projection) -> pa.Schema:
     """Return the schema of columns with the extension types that are registered here."""
     has_any = has_extensions(projection.version)
-    return shown_schema(projection.schema) if has_any else projection.schema
+    return registered_schema(projection.schema) if has_any else projection.schema
 
 
 def has_extensions(version: Version) -> bool:
@@ -73,7 +73,7 @@ def has_extensions(version: Version) -> bool:
     return has_others(version.head.schema)
 
 
-def shown_columns(
+def display_columns(
     columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]
 ) -> list[pa.ChunkedArray]:
     """Return columns in types of the same storage."""
@@ -91,17 +91,17 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def described(
-    projection: Projection, shown: pa.Schema, positions: Iterable[int]
+    projection: Projection, schema: pa.Schema, positions: Iterable[int]
 ) -> tuple[pa.Schema, dict[str, Json] | None]:
-    """Return the schema of some columns as shown, and the frame descriptor for them.
+    """Return the schema of some columns as users get them, and the frame descriptor for them.
 
     A column with some fields of a nested one may be none of the dtype that the whole one has.
     """
     fields, frame = [], projection.version.frame
     for position in positions:
-        field = shown.field(position)
+        field = schema.field(position)
         if projection.is_field(position):
-            whole = shown.field(projection.column_of(position))
+            whole = schema.field(projection.column_of(position))
             field, facts = with_type(whole, frame, field.type, None)
             frame = None if facts is None else dict(facts)
         fields.append(field)
