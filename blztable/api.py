@@ -39,7 +39,7 @@ from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
-from blztable.table.tags import At, check_version, number_meant
+from blztable.table.tags import At, check_version, version_number
 
 if TYPE_CHECKING:
     from blztable.table.datasets.dataset import BlzDataset
@@ -186,7 +186,7 @@ def open(
     retries = checked_count(retries, "retries")
     with opened_at(path) as store:
         try:
-            opened, pinned = versions.pin(store, number_meant(store, version, at))
+            opened, pinned = versions.pin(store, version_number(store, version, at))
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:

@@ -37,7 +37,7 @@ from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.table import CTable
-from blztable.table.tags import check_version, number_meant
+from blztable.table.tags import check_version, version_number
 from blztable.writing import to_blz
 
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -207,7 +207,7 @@ def _back(store: Store, version: int | str | None) -> Iterator[Version]:
     met: set[int] = set()
     for commit in store.earlier():
         with suppress(BlzError):
-            named = number_meant(commit, version)
+            named = version_number(commit, version)
             numbers = versions.numbers(commit) if named is None else [named]
             for number in reversed([one for one in numbers if one not in met]):
                 try:

@@ -146,7 +146,7 @@ def check_version(version: object, at: object = None) -> None:
         _check(version)
 
 
-def number_meant(store: Store, version: int | str | None, at: object = None) -> int | None:
+def version_number(store: Store, version: int | str | None, at: object = None) -> int | None:
     """Return the number of a version; None if neither is given.
 
     Raises
