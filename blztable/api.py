@@ -274,7 +274,7 @@ def _open_to_read(path: StoreLike, version: int | str | None, at: At, on_corrupt
                 raise
             snapshot = Snapshot(found, None)
             reason = f"{store.name} was never finished"
-            snapshot.beyond.append(Loss(found.head.rows, None, reason))
+            snapshot.unfinished.append(Loss(found.head.rows, None, reason))
             return CTable(snapshot, writable=False)
 
 

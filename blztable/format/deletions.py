@@ -45,7 +45,7 @@ def count(deleted: bytes) -> int:
     return len(deleted) // ROW.itemsize
 
 
-def tidy(deleted: Iterable[bytes]) -> Deleted:
+def compacted(deleted: Iterable[bytes]) -> Deleted:
     """Return the deleted rows of each row group; empty if there are none."""
     groups = tuple(deleted)
     return groups if any(groups) else ()
@@ -115,7 +115,7 @@ def from_json(value: Json, row_groups: Sequence[int]) -> Deleted:
         if not gaps[start + 1 : stop].all():
             raise CorruptError("the head of a manifest: a row is deleted twice")
         groups[group] = pack(numbers)
-    return tidy(groups)
+    return compacted(groups)
 
 
 def _unzipped(value: Json, nbytes: int) -> bytes:

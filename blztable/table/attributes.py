@@ -137,7 +137,7 @@ class Attributes(MutableMapping[Any, Any]):
         return repr(dict(self))
 
 
-class Keeper(Protocol):
+class LayerOwner(Protocol):
     """What has the metalayers of a table and its columns: a table or a transaction."""
 
     @property
@@ -151,37 +151,43 @@ class Keeper(Protocol):
         """Change metalayers in one change; None removes one."""
 
 
-def fixed_metalayers(table: Keeper, owner: str = "", column: str | None = None) -> FixedMetalayers:
+def fixed_metalayers(
+    table: LayerOwner, owner: str = "", column: str | None = None
+) -> FixedMetalayers:
     """Return the fixed metalayers of a table, or of its column with this id and name."""
     refusal = OF_TABLE if column is None else OF_COLUMN
-    shelf = _Shelf(table, owner, FIXED)
-    return FixedMetalayers(_name(table, column), shelf.get, shelf.put, nullcontext, lambda: refusal)
+    layers = _OwnLayers(table, owner, FIXED)
+    return FixedMetalayers(
+        _name(table, column), layers.get, layers.put, nullcontext, lambda: refusal
+    )
 
 
 def variable_metalayers(
-    table: Keeper, owner: str = "", column: str | None = None
+    table: LayerOwner, owner: str = "", column: str | None = None
 ) -> VariableMetalayers:
     """Return the variable metalayers of a table, or of its column with this id and name."""
-    shelf = _Shelf(table, owner, VARIABLE)
-    return VariableMetalayers(_name(table, column), shelf.get, shelf.put)
+    layers = _OwnLayers(table, owner, VARIABLE)
+    return VariableMetalayers(_name(table, column), layers.get, layers.put)
 
 
-class _Shelf:
+class _OwnLayers:
     """The metalayers of one kind and one owner."""
 
-    def __init__(self, table: Keeper, owner: str, kind: str) -> None:
+    def __init__(self, table: LayerOwner, owner: str, kind: str) -> None:
         self._table = table
-        self._place = (owner, kind)
+        self._owner_and_kind = (owner, kind)
 
     def get(self) -> Mapping[str, bytes]:
         layers = self._table._layers()
-        return {key.name: content for key, content in layers.items() if key[:2] == self._place}
+        return {
+            key.name: content for key, content in layers.items() if key[:2] == self._owner_and_kind
+        }
 
     def put(self, changes: Mapping[str, bytes | None]) -> None:
         self._table._set_layers(
-            {LayerKey(*self._place, name): content for name, content in changes.items()}
+            {LayerKey(*self._owner_and_kind, name): content for name, content in changes.items()}
         )
 
 
-def _name(table: Keeper, column: str | None) -> str:
+def _name(table: LayerOwner, column: str | None) -> str:
     return table.path if column is None else f"column {column!r} of {table.path}"

@@ -17,7 +17,7 @@ from blztable.engine.version.schema import digits_of
 from blztable.errors import SchemaError
 from blztable.metalayers import FixedMetalayers, VariableMetalayers
 from blztable.report import StreamStorage, size_text
-from blztable.table.attributes import Keeper, fixed_metalayers, variable_metalayers
+from blztable.table.attributes import LayerOwner, fixed_metalayers, variable_metalayers
 from blztable.table.names import checked_integer
 from blztable.table.snapshot import Snapshot
 
@@ -36,7 +36,7 @@ class Column:
     int64 4 [2, None] 4
     """
 
-    def __init__(self, snapshot: Snapshot, index: int, table: Keeper) -> None:
+    def __init__(self, snapshot: Snapshot, index: int, table: LayerOwner) -> None:
         self._snapshot = snapshot
         self._index = index
         self._table = table

@@ -67,7 +67,7 @@ class Snapshot:
         self._is_closed = False
         self._fields: pa.Schema | None = None
         # Rows that a killed writer did not write.
-        self.beyond: list[Loss] = []
+        self.unfinished: list[Loss] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.version, StagedVersion):
@@ -256,8 +256,8 @@ class Snapshot:
         with self.reader() as reader:
             for window in select.windows(self.projection, read, self._everything, None, scan):
                 yield partial(self.window, positions, window, reader, scan, options, schema)
-        if self.beyond:
-            yield lambda: display.ReadTable(no_rows(schema), self.beyond)
+        if self.unfinished:
+            yield lambda: display.ReadTable(no_rows(schema), self.unfinished)
 
     @property
     def _everything(self) -> list[RowSpan]:
@@ -394,7 +394,7 @@ class Snapshot:
         if lost:
             self.check_open()
         if options.on_corrupt != "raise":
-            lost += self.beyond
+            lost += self.unfinished
         if progress is not None:
             progress.finish(stop - start)
         display.warn_of(lost)

@@ -238,9 +238,9 @@ class CTable(Verbs, Closing):
         2 2 2
         """
         self._check_writable()
-        begun = self._begun(commit_id)
-        self._transactions.add(begun)
-        return begun
+        transaction = self._new_transaction(commit_id)
+        self._transactions.add(transaction)
+        return transaction
 
     def versions(self) -> list[VersionInfo]:
         """List the versions that still exist.
@@ -599,7 +599,7 @@ class CTable(Verbs, Closing):
         with ExitStack() as pins:
             try:
                 while True:
-                    tx = self._begun(commit_id, snapshot)
+                    tx = self._new_transaction(commit_id, snapshot)
                     try:
                         with tx, tx._changing() as target:
                             if target is not None:
@@ -632,10 +632,12 @@ class CTable(Verbs, Closing):
         newest, pinned = pin(self._snapshot.version.store)
         with pinned:
             snapshot = Snapshot(newest, None)
-            with self._begun(None, snapshot) as tx:
+            with self._new_transaction(None, snapshot) as tx:
                 tx._make(changing.settings.set_tags, changes, removed)
 
-    def _begun(self, commit_id: str | None, snapshot: Snapshot | None = None) -> Transaction:
+    def _new_transaction(
+        self, commit_id: str | None, snapshot: Snapshot | None = None
+    ) -> Transaction:
         """Return a transaction on the version shown, or on another one."""
         storage = storage_of((snapshot or self._snapshot).version.head.properties)
         is_durable = self._durability == "full"

@@ -29,7 +29,7 @@ def cut(groups):
 @given(GROUPS)
 def test_deleted_rows_come_back(groups):
     groups = cut(groups)
-    deleted = deletions.tidy(deletions.pack(gone) for _, gone in groups)
+    deleted = deletions.compacted(deletions.pack(gone) for _, gone in groups)
     # The head leaves the key out where there are none.
     value = jsontext.loads(jsontext.dumps(deletions.to_json(deleted) if deleted else {}), "it")
     assert deletions.from_json(value, [rows for rows, _ in groups]) == deleted

@@ -641,8 +641,10 @@ class TinyTable(CTable):
 
     others: Mapping[str, str] = {}
 
-    def _begun(self, commit_id: str | None, snapshot: Snapshot | None = None) -> Transaction:
-        tx = super()._begun(commit_id, snapshot)
+    def _new_transaction(
+        self, commit_id: str | None, snapshot: Snapshot | None = None
+    ) -> Transaction:
+        tx = super()._new_transaction(commit_id, snapshot)
         kept = tx._change_set.storage.given() | self.others
         tx._change_set.storage = Tiny(**kept, chunk_bytes=64)
         return tx

@@ -36,7 +36,7 @@ _WIDTHS = {"|u1": 1, "<u2": 2, "<u4": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class StreamContext:
     """The stream that is encoded, and its block.
 
     Attributes
@@ -62,7 +62,7 @@ class Owner:
     items: Sequence[int] | None = None
 
 
-def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+def parse(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
     """Return the encoding in the metadata of a stream, given the dtype of its codes.
 
     Raises
@@ -76,29 +76,29 @@ def parse(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
     make = _KINDS.get(kind) if isinstance(kind, str) else None
     if make is None:
         raise FormatError(f"encoding {kind!r:.100} is unknown; upgrade blztable")
-    if (owner.layout.dtype == ROWS) != (make is _rows_below):
-        raise CorruptError(f"encoding {kind!r} of {owner.layout.dtype} in {dtype!r:.100}")
-    return make(value, owner, dtype)
+    if (context.layout.dtype == ROWS) != (make is _rows_below):
+        raise CorruptError(f"encoding {kind!r} of {context.layout.dtype} in {dtype!r:.100}")
+    return make(value, context, dtype)
 
 
-def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
+def _of_numbers(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
     """Return narrow, scaled or delta."""
-    kind, layout = value["kind"], owner.layout
+    kind, layout = value["kind"], context.layout
     is_wide = kind == "narrow" and layout.dtype == _WIDE
     takes = "f" if kind == "scaled" else "iu"
     is_such = layout.name in (VALUES, CODES)
     is_such = is_such and (is_wide or np.dtype(layout.dtype).kind in takes)
-    stored = _codes(value, owner, dtype, is_such)
-    values, pages = np.dtype(layout.dtype), -(-owner.rows // owner.page_rows)
+    stored = _codes(value, context, dtype, is_such)
+    values, pages = np.dtype(layout.dtype), -(-context.rows // context.page_rows)
     if kind == "delta":
         firsts = words_from_json(value.get("firsts"), "firsts", (pages,))
         least = words_from_json(value.get("least"), "least", (1,))
-        return Delta(stored, values.itemsize, firsts, least, owner.page_rows)
+        return Delta(stored, values.itemsize, firsts, least, context.page_rows)
     bases = words_from_json(value.get("bases"), "bases", (1, pages))
     if is_wide:
-        return Wide(stored, values.itemsize, bases, owner.page_rows)
+        return Wide(stored, values.itemsize, bases, context.page_rows)
     if kind == "narrow":
-        return Narrow(stored, values.itemsize, bases, owner.page_rows)
+        return Narrow(stored, values.itemsize, bases, context.page_rows)
     power, form = value.get("power"), value.get("form")
     if values.itemsize != 8 or type(power) is not int or not 0 <= power < len(POWERS):
         raise CorruptError(f"encoding 'scaled' of {layout.dtype} with power {power!r:.100}")
@@ -107,8 +107,8 @@ def _of_numbers(value: Mapping[str, object], owner: Owner, dtype: str) -> Encodi
     nan = value.get("nan")
     if nan is not None and (type(nan) is not int or not 0 <= nan < 256 ** stored.nbytes(1)):
         raise CorruptError(f"encoding 'scaled' with {nan!r:.100} as the code of NaN")
-    at, odd = _odd_values(value, owner.rows)
-    return Scaled(stored, power, str(form), bases, owner.page_rows, at, odd, nan)
+    at, odd = _odd_values(value, context.rows)
+    return Scaled(stored, power, str(form), bases, context.page_rows, at, odd, nan)
 
 
 def _odd_values(value: Mapping[str, object], rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,76 +121,76 @@ def _odd_values(value: Mapping[str, object], rows: int) -> tuple[np.ndarray, np.
     return at, odd
 
 
-def _lengths(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    stored = _codes(value, owner, dtype, owner.layout.name == ENDS)
-    return Lengths(stored, owner.layout.typesize, _starts(owner), owner.page_rows)
+def _lengths(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    stored = _codes(value, context, dtype, context.layout.name == ENDS)
+    return Lengths(stored, context.layout.typesize, _starts(context), context.page_rows)
 
 
-def _each(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    layout, length = owner.layout, value.get("length")
+def _each(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    layout, length = context.layout, value.get("length")
     if layout.name != ENDS or type(length) is not int or length < 0:
         raise CorruptError(f"encoding 'each' of stream {layout.name!r} with length {length!r:.100}")
-    _check_made(layout.nbytes(owner.rows))
-    starts, step = _starts(owner), owner.page_rows
+    _check_made(layout.nbytes(context.rows))
+    starts, step = _starts(context), context.page_rows
     # The last page may be short.
     if any(start != length * step * page for page, start in enumerate(starts[:-1].tolist())) or (
-        int(starts[-1]) != length * owner.rows
+        int(starts[-1]) != length * context.rows
     ):
         raise CorruptError(f"the pages of items do not have items of {length} bytes each")
     return OneLength(layout, length)
 
 
-def _by_chunks(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    layout = owner.layout
-    if layout.name != ENDS or owner.items is None or owner.is_child:
+def _by_chunks(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    layout = context.layout
+    if layout.name != ENDS or context.items is None or context.is_child:
         raise CorruptError(f"encoding {PER_ITEM!r} of stream {layout.name!r}")
-    ends = np.cumsum(np.array(owner.items, np.int64))
-    starts = np.append(0, ends[owner.page_rows - 1 :: owner.page_rows])
-    if owner.rows % owner.page_rows:
+    ends = np.cumsum(np.array(context.items, np.int64))
+    starts = np.append(0, ends[context.page_rows - 1 :: context.page_rows])
+    if context.rows % context.page_rows:
         starts = np.append(starts, ends[-1])
-    if not np.array_equal(starts, _starts(owner)):
+    if not np.array_equal(starts, _starts(context)):
         raise CorruptError("the chunks of items do not match the end of their page")
     if int(starts[-1]) >> (8 * layout.typesize - 1):
         raise CorruptError(f"items of {starts[-1]} bytes, and ends of {layout.typesize} bytes")
     return ByChunks(layout, ends)
 
 
-def _dictionary(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    layout = owner.layout
+def _dictionary(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    layout = context.layout
     if layout.name == VALUES and layout.bits is not None:
         width = value_width(layout)
-        stored = _codes(value, owner, dtype, width > 1)
+        stored = _codes(value, context, dtype, width > 1)
         return FewValues(stored, values_from_json(value.get("items"), width))
-    if owner.is_child:
+    if context.is_child:
         raise CorruptError("encoding 'dictionary' of items within a dictionary")
     if layout.name == VALUES and layout.bits is None:
         # The size of the bytes of items follows from no number of rows.
         return Spelled(replace(layout, bits=0))
-    stored = _codes(value, owner, dtype, layout.name == ENDS)
-    items = items_from_json(value, owner.is_text)
-    return Dictionary(stored, layout.typesize, items, _starts(owner), owner.page_rows)
+    stored = _codes(value, context, dtype, layout.name == ENDS)
+    items = items_from_json(value, context.is_text)
+    return Dictionary(stored, layout.typesize, items, _starts(context), context.page_rows)
 
 
-def _rows_below(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    return Below(replace(owner.layout, bits=0))
+def _rows_below(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    return Below(replace(context.layout, bits=0))
 
 
-def _constant(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    layout = owner.layout
+def _constant(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    layout = context.layout
     found = value_from_json(value.get("value"), layout)
     if layout.name == ENDS:
         raise CorruptError("encoding 'constant' of item ends, which ascend")
-    _check_made(layout.nbytes(owner.rows))
+    _check_made(layout.nbytes(context.rows))
     return Constant(layout, found)
 
 
-def _runs(value: Mapping[str, object], owner: Owner, dtype: str) -> Encoding:
-    if owner.layout.name != VALID:
-        raise CorruptError(f"encoding 'runs' of stream {owner.layout.name!r}")
+def _runs(value: Mapping[str, object], context: StreamContext, dtype: str) -> Encoding:
+    if context.layout.name != VALID:
+        raise CorruptError(f"encoding 'runs' of stream {context.layout.name!r}")
     at = words_from_json(value.get("at"), "at", range(1, MOST_RUNS + 1))
-    _check_ascend(at, owner.rows)
-    _check_made(owner.layout.nbytes(owner.rows))
-    return BitmapRuns(owner.layout, at)
+    _check_ascend(at, context.rows)
+    _check_made(context.layout.nbytes(context.rows))
+    return BitmapRuns(context.layout, at)
 
 
 def _check_ascend(at: np.ndarray, rows: int) -> None:
@@ -199,7 +199,7 @@ def _check_ascend(at: np.ndarray, rows: int) -> None:
         raise CorruptError(f"places of an encoding of {rows} rows; expected rows that ascend")
 
 
-_KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
+_KINDS: dict[str, Callable[[Mapping[str, object], StreamContext, str], Encoding]] = {
     "narrow": _of_numbers,
     "scaled": _of_numbers,
     "delta": _of_numbers,
@@ -213,12 +213,14 @@ _KINDS: dict[str, Callable[[Mapping[str, object], Owner, str], Encoding]] = {
 }
 
 
-def _codes(value: Mapping[str, object], owner: Owner, dtype: str, is_such: bool) -> StreamLayout:
+def _codes(
+    value: Mapping[str, object], context: StreamContext, dtype: str, is_such: bool
+) -> StreamLayout:
     """Return the form of codes; CorruptError unless they are narrower than the values.
 
     `is_such` is True if the kind suits the stream.
     """
-    layout, width = owner.layout, _WIDTHS.get(dtype)
+    layout, width = context.layout, _WIDTHS.get(dtype)
     if not is_such or width is None or width >= np.dtype(layout.dtype).itemsize:
         raise CorruptError(
             f"encoding {value['kind']!r} of stream {layout.name!r} of {layout.dtype} "
@@ -227,11 +229,11 @@ def _codes(value: Mapping[str, object], owner: Owner, dtype: str, is_such: bool)
     return codes_layout(layout.name, width)
 
 
-def _starts(owner: Owner) -> np.ndarray:
+def _starts(context: StreamContext) -> np.ndarray:
     """Return where the items of each page begin, and where the last ones end."""
-    if owner.pages is None:
+    if context.pages is None:
         raise CorruptError("item ends of a block without items")
-    return starts_of(owner.pages)
+    return starts_of(context.pages)
 
 
 def _check_made(nbytes: int) -> None:

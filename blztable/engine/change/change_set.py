@@ -42,7 +42,7 @@ from blztable.engine.version.staged import (
 from blztable.engine.version.versions import Version
 from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
-from blztable.engine.write.columns import Look, write_groups
+from blztable.engine.write.columns import OnProgress, write_groups
 from blztable.engine.write.options import (
     CHECKSUM,
     KEPT,
@@ -199,7 +199,7 @@ class ChangeSet:
         old: Old | None = None,
         *,
         is_whole: bool = False,
-        look: Look | None = None,
+        look: OnProgress | None = None,
     ) -> tuple[NewGroups, list[StagedColumn]]:
         """Write row groups of some columns; return the row groups and the written columns.
 

@@ -184,7 +184,7 @@ def _write(
         store, drafts = empty.store, None
         if store.has_one_writer and change_set.commit.base is None and not keys:
             drafts = Drafts(store, empty.head)
-        append(change_set, segments, progress, look=drafts.look if drafts else None)
+        append(change_set, segments, progress, on_progress=drafts.on_progress if drafts else None)
         if drafts:
             drafts.remove()
     if is_sorted_later:

@@ -42,7 +42,7 @@ class Drafts:
         # The first column that is not known to have its part of the next row group.
         self._first = 0
 
-    def look(
+    def on_progress(
         self,
         columns: Sequence[ColumnWriter],
         rows: Sequence[int],
@@ -88,7 +88,7 @@ class Drafts:
             row_groups=(rows,),
             columns=column_index(columns),
             bundles=() if bundle is None else (bundle,),
-            deleted=deletions.tidy([deleted]),
+            deleted=deletions.compacted([deleted]),
             changed=(),
             flags=flags_of(columns),
             commit=secrets.token_hex(16),

@@ -29,7 +29,7 @@ from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.write.columns import Look
+from blztable.engine.write.columns import OnProgress
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
@@ -51,7 +51,7 @@ def append(
     *,
     continues_index: Callable[[], bool] = bool,
     filled: Iterable[int] = (),
-    look: Look | None = None,
+    on_progress: OnProgress | None = None,
 ) -> int:
     """Append rows, and return their number.
 
@@ -69,8 +69,10 @@ def append(
         columns = change_set.column_writers()
         progress.resume(done, len(columns))
         groups = row_groups(portions, group_rows_of(change_set.storage))
-        written, parts = change_set.write(columns, groups, progress, is_whole=True, look=look)
-        done, look = done + sum(written.rows), None
+        written, parts = change_set.write(
+            columns, groups, progress, is_whole=True, on_progress=on_progress
+        )
+        done, on_progress = done + sum(written.rows), None
         if written.rows:
             read_set = ReadSet.columns_of(staged).and_defaults(staged, filled)
             change_set.add("append", Append(read_set, written, parts, continues_index()))

@@ -27,7 +27,7 @@ from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
 from blztable.columns.encodings.batch import decode_batch, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
-from blztable.columns.encodings.parse import Owner
+from blztable.columns.encodings.parse import StreamContext
 from blztable.engine.read.parts import OpenBundle, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
@@ -237,8 +237,8 @@ def _columns_in(
     is_such &= (valid["nbytes"] == bitmap) & (valid["encoding"] == 0)
     is_such &= bitmap in (0, VALIDITY.nbytes(rows)) and sizes.get(VALUES) == stream.nbytes(rows)
     numbers, which = np.unique(values["encoding"], return_inverse=True)
-    owner = Owner(stream, rows, page_rows)
-    found = [bundle.encoding(number, owner) for number in numbers.tolist()]
+    context = StreamContext(stream, rows, page_rows)
+    found = [bundle.encoding(number, context) for number in numbers.tolist()]
     encodings = [one if isinstance(one, Narrow | Scaled) else None for one in found]
     is_number = [one is other for one, other in zip(found, encodings, strict=True)]
     stored = [(one.stored if one else stream).nbytes(rows) for one in encodings]

@@ -59,7 +59,7 @@ from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.items import ByChunks
 from blztable.columns.encodings.numbers import words_to_json
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.version.versions import DAMAGED, Version
@@ -215,7 +215,7 @@ _ZERO = words_to_json(np.zeros(1, "<i8"))
 # An entry as Python numbers: chunk, start, nbytes, encoding, rows, page_rows, base.
 _Entry = tuple[int, int, int, int, int, int, int]
 # The chunk of a stream, and its first byte in the chunk.
-Slot = tuple[int, int]
+ChunkExtent = tuple[int, int]
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
 
@@ -403,8 +403,8 @@ def block_spec(info: BlockInfo, type_: pa.DataType, prefix: str, first_chunk: in
             pages = items.pages if items else None
             chunks = items.chunks if items and info.packing == PER_ITEM else None
             meta = (info.rows, info.page_rows, pages)
-            owner = Owner(own, *meta, is_text(type_), bool(prefix), chunks)
-            encoding = parse(stream.encoding, owner, stream.dtype)
+            context = StreamContext(own, *meta, is_text(type_), bool(prefix), chunks)
+            encoding = parse(stream.encoding, context, stream.dtype)
             stored = encoding.stored
         if own.dtype == ROWS and not isinstance(encoding, Below):
             raise CorruptError("the items of a list are not rows of another part")
@@ -516,7 +516,7 @@ class OpenBundle:
         """Return the bytes of front and trailer."""
         return self.meta.front_length + self.meta.trailer_length
 
-    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockSpec, list[Slot]]:
+    def tree(self, at: int, type_: pa.DataType) -> tuple[BlockSpec, list[ChunkExtent]]:
         """Return the tree of the part whose first entry is `at`, from 1.
 
         The streams that have bytes have one chunk each, whose number is the index of its slot.
@@ -537,12 +537,12 @@ class OpenBundle:
             root = self._trees[key] = block_spec(self._block(type_, iter(entries)), type_, "", 0)
         return _rebased(root, base) if base else root, slots
 
-    def encoding(self, number: int, owner: Owner) -> Encoding | None:
+    def encoding(self, number: int, context: StreamContext) -> Encoding | None:
         """Return an encoding of numbers by its number, with base 0; None for 0."""
         if not number:
             return None
         described = self._described(number, 0)
-        encoding = parse(described, owner, _dtype_of(described))
+        encoding = parse(described, context, _dtype_of(described))
         if described.get("typesize") != encoding.stored.typesize:
             raise CorruptError(f"encoding {number} of a bundle has another typesize")
         return encoding
@@ -676,7 +676,7 @@ class Part:
     superchunk: Superchunk | None = None
     reader: PartReader | None = None
     bundle: OpenBundle | None = None
-    slots: Sequence[Slot] = ()
+    slots: Sequence[ChunkExtent] = ()
     share: float | None = None
 
     @property

@@ -10,7 +10,7 @@ phase to phase; within a phase a pool runs the tasks of all columns and row grou
 4. allocate the memory of each column, in one thread: memory that several threads allocate is
    returned late and reused rarely, which costs a large read some percent.
 5. fill: decode chunks to their sinks (`requests.py`); no chunk becomes an array of its own.
-6. settle: encode and check the rows that were picked one by one.
+6. copy out: encode and check the rows that were picked one by one.
 7. check: run the checks that need whole streams, for example of UTF-8 after the item ends.
 8. finish: wrap the memory as Arrow arrays. Nothing is concatenated.
 
@@ -61,7 +61,7 @@ def read_phases(
     run(joined(spans, progress), progress.report if progress else None)
     most = max((column.picked for column in columns), default=0)
     if most:
-        settling = (rows.settle for column in columns for rows in column.rows)
+        settling = (rows.copy_out for column in columns for rows in column.rows)
         run(batches(settling, SETTLED_ROWS // most))
     run(task for column in columns for task in column.checks())
     return [column.finish() for column in columns]

@@ -3,7 +3,7 @@
 `SpanRows` are whole pages, decoded in place. `PickedRows` are single rows, picked out of the chunks
 of their pages; the offsets of text items are located first, in a separate phase. Both have a method
 for each phase of the reader (`columns.py`): locate the items, plan the pieces of the result, fill
-them with bytes, settle the picked rows.
+them with bytes, copy the picked rows out.
 
 A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.
 
@@ -357,7 +357,7 @@ class PartRows:
         """
         raise NotImplementedError
 
-    def settle(self) -> None:
+    def copy_out(self) -> None:
         """Copy the picked rows into the targets, and check them; pages are there already."""
 
 
@@ -484,7 +484,7 @@ class PickedRows(PartRows):
         assert isinstance(self._ends, Ends)
         return Bytes(self._ends.starts, self._ends.ends, target.buffer)
 
-    def settle(self) -> None:
+    def copy_out(self) -> None:
         """Encode the picked rows of some sinks into their target, and check each target."""
         for spec, target, make in self._picked:
             if make is not None:

@@ -75,7 +75,7 @@ class CommitPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class OpenCommit:
     """A commit after step 1. Its locks are held until `end` or `undo`.
 
     Attributes
@@ -132,7 +132,7 @@ class AlreadyCommitted(Exception):
         self.version = version
 
 
-def begin(plan: CommitPlan) -> Begun:
+def begin(plan: CommitPlan) -> OpenCommit:
     """Carry out step 1. Nothing is left behind if it raises."""
     store = plan.store
     with ExitStack() as undo, ExitStack() as locks:
@@ -157,7 +157,7 @@ def begin(plan: CommitPlan) -> Begun:
                     plan.check_id(newest)
         undo.pop_all()
         files = NewFiles(store, base.head.next_column if base else 0)
-        return Begun(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
+        return OpenCommit(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
 
 
 def _pin(plan: CommitPlan, locks: ExitStack) -> Version | None:

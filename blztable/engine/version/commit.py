@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Every step runs in the thread of the caller. Only step 2 uses other threads, to write files.
 
-1. `begin`: announce files in flight, which blocks vacuum; pin the base version (`Begun`).
+1. `begin`: announce files in flight, which blocks vacuum; pin the base version (`OpenCommit`).
 2. The caller writes new files under numbers that were never used. `publish` flushes them.
 3. Take the writers' lock and read the newest version. The caller rebases its changes on that
    version, or raises ConflictError.
@@ -39,7 +39,7 @@ from typing import Self
 from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
-from blztable.engine.version.begin import AlreadyCommitted, Begun, CommitPlan, begin
+from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenCommit, begin
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import StagedVersion, settled
 from blztable.engine.version.versions import Version
@@ -98,7 +98,7 @@ class Commit:
 
     def __init__(self, plan: CommitPlan) -> None:
         self.plan = plan
-        self._begun: Begun | None = None
+        self._opened: OpenCommit | None = None
         # The head of the last manifest that was handed to the store.
         self._tried: Head | None = None
         self._warnings: list[str] = []
@@ -106,7 +106,7 @@ class Commit:
     def __enter__(self) -> Self:
         try:
             with DeferInterrupt(), self._repeat_made_durable():
-                self._begun = begin(self.plan)
+                self._opened = begin(self.plan)
         except BaseException:
             self._undo()
             raise
@@ -123,8 +123,8 @@ class Commit:
         with DeferInterrupt():
             if self._tried is not None and _may_be_published(self.plan.store, self._tried):
                 self._after_begin().end()
-            elif self._begun is not None:
-                self._begun.undo()
+            elif self._opened is not None:
+                self._opened.undo()
 
     @property
     def base(self) -> Version | None:
@@ -136,9 +136,9 @@ class Commit:
         """The new files of step 2."""
         return self._after_begin().files
 
-    def _after_begin(self) -> Begun:
-        assert self._begun is not None, "the commit is not entered"
-        return self._begun
+    def _after_begin(self) -> OpenCommit:
+        assert self._opened is not None, "the commit is not entered"
+        return self._opened
 
     def publish(
         self, operation: str, rebase: Rebase, staged: StagedVersion | None = None
@@ -169,10 +169,10 @@ class Commit:
             The version is published and may not survive a loss of power, or it is unknown whether
             it is published.
         """
-        store, begun, started = self.plan.store, self._after_begin(), monotonic()
-        begun.check_process()
+        store, opened, started = self.plan.store, self._after_begin(), monotonic()
+        opened.check_process()
         if self.plan.is_durable and staged is not None:
-            begun.files.flush(staged.files(), begun.base)
+            opened.files.flush(staged.files(), opened.base)
         # The log tells of the commit before Ctrl-C is raised, so that a listener knows of it.
         with DeferInterrupt():
             with (
@@ -184,14 +184,14 @@ class Commit:
                 version, staged, lines = self._publish(operation, rebase)
                 # Whatever fails from here on, the published version does not name these files.
                 columns = {path[0] for path in version.head.columns.paths}
-                afterwards.callback(begun.files.discard_unnamed, staged.files(), columns)
+                afterwards.callback(opened.files.discard_unnamed, staged.files(), columns)
                 if version.head.durable:
                     try:
                         store.flush_names(layout.MANIFESTS)
                     except BlzError as error:
                         raise _unknown(store, version.head.version, error) from error
                 pinned = _pin(version)
-                self._tidy(version, staged, lines)
+                self._after_commit(version, staged, lines)
             head = version.head
             groups = len(head.row_groups)
             _log.info(
@@ -219,10 +219,10 @@ class Commit:
         self, operation: str, rebase: Rebase
     ) -> tuple[Version, StagedVersion, list[bytes]]:
         """Carry out steps 3 and 4, again whenever another writer takes the number first."""
-        plan, begun = self.plan, self._after_begin()
-        files = begun.files
+        plan, opened = self.plan, self._after_begin()
+        files = opened.files
         while True:
-            newest = _find_newest(plan, begun.newest)
+            newest = _find_newest(plan, opened.newest)
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)
             head = _next_head(plan, newest, staged.head, operation)
@@ -264,7 +264,9 @@ class Commit:
             _log.info("%s: version %s conflicts with this %s", name, newest.number, operation)
             raise
 
-    def _tidy(self, version: Version, staged: StagedVersion, lines: Sequence[bytes]) -> None:
+    def _after_commit(
+        self, version: Version, staged: StagedVersion, lines: Sequence[bytes]
+    ) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
         store, head, base = version.store, version.head, staged.base
         steps: list[Callable[[], None]] = [

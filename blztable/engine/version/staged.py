@@ -306,7 +306,7 @@ class StagedVersion(Version):
             row_groups=tuple(rows[index] for index in order),
             changed=tuple(versions[index] for index in order),
             bundles=kept if any(kept) else (),
-            deleted=deletions.tidy([deleted[index] for index in order]),
+            deleted=deletions.compacted([deleted[index] for index in order]),
             next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
         )
 
@@ -316,7 +316,7 @@ class StagedVersion(Version):
         for group, numbers in deleted.items():
             gone[group] = numbers
         rows = [all_rows - deletions.count(one) for all_rows, one in zip(rows, gone, strict=True)]
-        head = replace(self.head, row_groups=tuple(rows), deleted=deletions.tidy(gone))
+        head = replace(self.head, row_groups=tuple(rows), deleted=deletions.compacted(gone))
         return replace(self, head=head, _digest=[])
 
     def with_parts(

@@ -28,8 +28,8 @@ from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
 from blztable.storage.store import Store
 
-# Sees the columns, and the rows and the bundles of the row groups that were begun.
-Look = Callable[[Sequence[ColumnWriter], Sequence[int], Sequence[Bundle | None]], None]
+# Is given the columns, and the rows and the bundles of the row groups that were begun.
+OnProgress = Callable[[Sequence[ColumnWriter], Sequence[int], Sequence[Bundle | None]], None]
 
 
 def write_groups(
@@ -40,7 +40,7 @@ def write_groups(
     progress: Progress,
     old: Old | None = None,
     bundles: BundleWriter | None = None,
-    look: Look | None = None,
+    on_progress: OnProgress | None = None,
 ) -> NewGroups:
     """Write row groups in their order, and return them; none may be empty.
 
@@ -48,8 +48,8 @@ def write_groups(
 
     Small row groups are bundled if there is a writer of bundles. The next row group is fetched
     while one is written. The memory of an array is released as soon as it is encoded. Chunks with
-    the same contents as in the part that `old` returns are copied. `look` is called between tasks,
-    and at the end.
+    the same contents as in the part that `old` returns are copied. `on_progress` is called between
+    tasks, and at the end.
     """
     rows: list[int] = []
     made: list[Bundle | None] = []
@@ -74,12 +74,12 @@ def write_groups(
 
     def after_task() -> None:
         progress.report()
-        if look is not None:
-            look(columns, rows, made)
+        if on_progress is not None:
+            on_progress(columns, rows, made)
 
     run_groups(tasks(), shared.budget, after_task)
-    if look is not None:
-        look(columns, rows, made)
+    if on_progress is not None:
+        on_progress(columns, rows, made)
     return NewGroups(rows, [bundle.meta if bundle else None for bundle in made])
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.items import MAX_MADE_BYTES
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.types import encode
 from blztable.errors import CorruptError
 from support import arrow_strategies as types
@@ -29,7 +29,7 @@ def test_a_value_fills_every_row(width, data):
     value = data.draw(st.binary(min_size=width, max_size=width))
     layout = StreamLayout("values", f"|V{width}", width, 8 * width)
     written = {"kind": "constant", "value": to_json(value)}
-    read = parse(written, Owner(layout, 9, 8), layout.dtype)
+    read = parse(written, StreamContext(layout, 9, 8), layout.dtype)
     assert json.loads(json.dumps(read.to_json())) == written
     out = np.zeros((9 + 2) * width, "u1")
     read.decode(3, out[:0], out[width:-width])
@@ -109,11 +109,11 @@ def test_more_bytes_than_a_file_may_claim_are_not_constant():
 )
 def test_a_constant_that_does_not_suit_its_stream_is_corrupt(layout, value, rows):
     with pytest.raises(CorruptError, match=r"encoding 'constant'|made of nothing"):
-        parse({"kind": "constant", "value": value}, Owner(layout, rows, 8), layout.dtype)
+        parse({"kind": "constant", "value": value}, StreamContext(layout, rows, 8), layout.dtype)
 
 
 def test_the_example_of_the_format_page():
-    read = parse({"kind": "constant", "value": "BwAAAAAAAAA="}, Owner(I64, 3, 8), "<i8")
+    read = parse({"kind": "constant", "value": "BwAAAAAAAAA="}, StreamContext(I64, 3, 8), "<i8")
     out = np.empty(3, "<i8")
     read.decode(0, out.view("u1"), out.view("u1"))
     assert out.tolist() == [7, 7, 7]
@@ -138,7 +138,9 @@ def test_decimals_of_64_bits_are_narrow_and_come_back(numbers, page_rows, data):
     stream, before = encoded(plain).streams[-1], plain.streams[-1]
     if stream.encoding is None or stream.encoding.kind == "constant":
         return
-    read = parse(stream.encoding.to_json(), Owner(WIDE, len(array), page_rows), stream.layout.dtype)
+    read = parse(
+        stream.encoding.to_json(), StreamContext(WIDE, len(array), page_rows), stream.layout.dtype
+    )
     assert read.to_json() == stream.encoding.to_json()
     out = np.empty(before.data.nbytes, "u1")
     code = stream.layout.nbytes(1)
@@ -167,7 +169,9 @@ def test_only_128_bits_are_narrow():
     for width in (8, 32):
         layout = StreamLayout("values", f"|V{width}", width, 8 * width)
         with pytest.raises(CorruptError, match="encoding 'narrow' of stream"):
-            parse({"kind": "narrow", "bases": to_json(bytes(8))}, Owner(layout, 8, 8), "|u1")
+            parse(
+                {"kind": "narrow", "bases": to_json(bytes(8))}, StreamContext(layout, 8, 8), "|u1"
+            )
     scaled = {"kind": "scaled", "power": 1, "form": "/", "bases": to_json(bytes(8))}
     with pytest.raises(CorruptError, match="encoding 'scaled' of stream"):
-        parse(scaled, Owner(WIDE, 8, 8), "|u1")
+        parse(scaled, StreamContext(WIDE, 8, 8), "|u1")

@@ -18,7 +18,7 @@ from blztable.columns.encodings.dictionary import (
 )
 from blztable.columns.encodings.dictionary import encode_few_items as encode_if_worth
 from blztable.columns.encodings.numbers import codes_layout
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.statistics.compute import statistics
 from blztable.columns.types import encode
 from blztable.errors import CorruptError, SchemaError
@@ -81,7 +81,7 @@ def test_items_are_spelled_as_arrow_takes_them(drawn, page_rows):
     one = dictionary_of(items, pages, page_rows, width)
     # What the metadata say makes the same dictionary.
     written = json.loads(json.dumps(one.to_json()))
-    owner = Owner(ENDS, len(codes), page_rows, pages)
+    owner = StreamContext(ENDS, len(codes), page_rows, pages)
     read = parse(written, owner, one.stored.dtype)
     assert read.to_json() == written
     ends, values = spelled(read, codes)
@@ -233,7 +233,7 @@ def test_the_longest_items_there_may_be_have_a_dictionary():
     assert ends == plain.streams[0].data.view("<i4").tolist()
     assert values == plain.streams[1].data.tobytes()
     written = json.loads(json.dumps(block.streams[0].encoding.to_json()))
-    owner = Owner(ENDS, 45, block.page_rows, block.streams[1].pages, is_text=True)
+    owner = StreamContext(ENDS, 45, block.page_rows, block.streams[1].pages, is_text=True)
     assert parse(written, owner, "|u1").items.to_pylist() == [
         one.encode() for one in (*items, "four")
     ]
@@ -263,7 +263,7 @@ def test_item_ends_that_lead_out_of_the_bytes_are_refused():
 
 def of_json(**changes):
     encoding = {"kind": "dictionary", "items": "YWI=", "lengths": "AQABAA=="} | changes
-    return parse(encoding, Owner(ENDS, 4, 8, (4,), is_text=True), "|u1")
+    return parse(encoding, StreamContext(ENDS, 4, 8, (4,), is_text=True), "|u1")
 
 
 def test_the_items_of_a_dictionary_are_checked():
@@ -290,10 +290,10 @@ def test_a_dictionary_is_of_items_and_not_within_another():
     encoding = {"kind": "dictionary", "items": "YWI=", "lengths": "AQABAA=="}
     for layout, dtype in ((ENDS, "<i8"), (StreamLayout("codes", "<i8", 8, 64), "|u1")):
         with pytest.raises(CorruptError, match="encoding 'dictionary' of stream"):
-            parse(encoding, Owner(layout, 4, 8, (4,)), dtype)
+            parse(encoding, StreamContext(layout, 4, 8, (4,)), dtype)
     for layout in (ENDS, VALUES):
         with pytest.raises(CorruptError, match="of items within a dictionary"):
-            parse(encoding, Owner(layout, 4, 8, (4,), is_child=True), "|u1")
+            parse(encoding, StreamContext(layout, 4, 8, (4,), is_child=True), "|u1")
 
 
 def test_the_example_of_the_format_page():

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as np_st
 from blztable.columns.blocks import Block, Stream, StreamLayout
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.items import MAX_MADE_BYTES
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.paging import page_bytes
 from blztable.errors import CorruptError
 
@@ -32,7 +32,7 @@ def decoded(block: Block, width: int, order=None) -> np.ndarray:
     stream, values = block.streams
     written = json.loads(json.dumps(stream.encoding.to_json()))
     layout = StreamLayout("ends", f"<i{width}", width, 8 * width)
-    owner = Owner(layout, block.rows, block.page_rows, values.pages)
+    owner = StreamContext(layout, block.rows, block.page_rows, values.pages)
     read = parse(written, owner, stream.layout.dtype)
     assert read.to_json() == written
     codes = stream.data if read.has_codes else np.zeros(block.rows * width, "u1")
@@ -96,7 +96,7 @@ def test_lengths_that_are_not_those_of_their_page_are_corrupt(lengths, width, da
     pages = [nbytes + more * (at == page) for at, nbytes in enumerate(sums)]
     if pages[page] < 0:
         return
-    encoding = parse({"kind": "lengths"}, Owner(layout, len(lengths), 8, pages), "<u2")
+    encoding = parse({"kind": "lengths"}, StreamContext(layout, len(lengths), 8, pages), "<u2")
     with pytest.raises(CorruptError, match=f"of page {page} do not add up"):
         encoding.decode(0, lengths.view("u1"), np.empty(len(lengths) * width, "u1"))
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as np_st
 from blztable.columns.blocks import StreamLayout
 from blztable.columns.encodings.choose import encode_doubles, encode_integers
 from blztable.columns.encodings.numbers import MOST_ODD
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 
 INTEGERS = ("<i2", "<i4", "<i8", "<u2", "<u4", "<u8")
 PAGES = (8, 16, 64)
@@ -70,7 +70,7 @@ def check_round_trip(data, values, encode):
     assert codes.itemsize < values.itemsize
     # What the metadata say makes the same encoding.
     written = json.loads(json.dumps(made.to_json()))
-    owner = Owner(layout_of(values.dtype.str), len(values), page_rows)
+    owner = StreamContext(layout_of(values.dtype.str), len(values), page_rows)
     read = parse(written, owner, made.stored.dtype)
     assert read.to_json() == made.to_json()
     assert read.stored == made.stored
@@ -229,7 +229,7 @@ def test_any_codes_and_parameters_make_some_values(data):
     }
     codes = data.draw(np_st.arrays(f"<u{code}", 20))
     stored = {1: "|u1", 2: "<u2", 4: "<u4"}[code]
-    encoding = parse({"kind": kind, **parameters}, Owner(layout_of(dtype), 20, 8), stored)
+    encoding = parse({"kind": kind, **parameters}, StreamContext(layout_of(dtype), 20, 8), stored)
     around = np.full(22 * width, 0xAA, np.uint8)
     encoding.decode(0, codes.view(np.uint8), around[width:-width])
     assert (around[:width] == 0xAA).all()

@@ -10,7 +10,7 @@ import pytest
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.encodings.items import MAX_MADE_BYTES
 from blztable.columns.encodings.numbers import MOST_ODD
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.errors import CorruptError, FormatError
 
 I64 = StreamLayout("values", "<i8", 8, 64)
@@ -27,14 +27,14 @@ SCALED = {"kind": "scaled", "power": 2, "form": "/", "bases": ONE}
 @pytest.mark.parametrize("nan", [-1, 256, 1 << 70, True, 0.0, "0", [0]])
 def test_a_code_of_nan_is_a_code(nan):
     with pytest.raises(CorruptError, match="as the code of NaN"):
-        parse(SCALED | {"nan": nan}, Owner(F64, 8, 8), "|u1")
-    assert parse(SCALED | {"nan": 255}, Owner(F64, 8, 8), "|u1").nan == 255
+        parse(SCALED | {"nan": nan}, StreamContext(F64, 8, 8), "|u1")
+    assert parse(SCALED | {"nan": 255}, StreamContext(F64, 8, 8), "|u1").nan == 255
 
 
 @pytest.mark.parametrize("kind", [None, 7, [], "", "pco", "x" * 1000])
 def test_a_kind_that_is_not_known_is_refused_by_name(kind):
     with pytest.raises(FormatError, match="is unknown; upgrade blztable") as caught:
-        parse({"kind": kind}, Owner(I64, 8, 8), "|u1")
+        parse({"kind": kind}, StreamContext(I64, 8, 8), "|u1")
     assert len(str(caught.value)) < 200
 
 
@@ -67,21 +67,21 @@ def test_a_kind_that_is_not_known_is_refused_by_name(kind):
 )
 def test_an_encoding_that_does_not_suit_the_values_is_corrupt(layout, encoding, dtype):
     with pytest.raises(CorruptError, match="encoding '"):
-        parse(encoding, Owner(layout, 8, 8), dtype)
+        parse(encoding, StreamContext(layout, 8, 8), dtype)
 
 
 @pytest.mark.parametrize("pages", [None, (24, 5), (23, 7), (21, 9), (24, 9)])
 def test_one_length_for_each_item_gives_the_bytes_of_each_page(pages):
     with pytest.raises(CorruptError, match=r"the pages of items|a block without items"):
-        parse(EACH, Owner(ENDS, 10, 8, pages), "<i8")
-    assert parse(EACH, Owner(ENDS, 10, 8, (24, 6)), "<i8").length == 3
+        parse(EACH, StreamContext(ENDS, 10, 8, pages), "<i8")
+    assert parse(EACH, StreamContext(ENDS, 10, 8, (24, 6)), "<i8").length == 3
 
 
 def test_a_file_without_bytes_does_not_claim_many():
     rows = MAX_MADE_BYTES // 8
-    parse({"kind": "each", "length": 0}, Owner(ENDS, rows, rows, (0,)), "<i8")
+    parse({"kind": "each", "length": 0}, StreamContext(ENDS, rows, rows, (0,)), "<i8")
     with pytest.raises(CorruptError, match="are made of nothing; at most"):
-        parse({"kind": "each", "length": 0}, Owner(ENDS, rows + 1, 2 * rows, (0,)), "<i8")
+        parse({"kind": "each", "length": 0}, StreamContext(ENDS, rows + 1, 2 * rows, (0,)), "<i8")
 
 
 @pytest.mark.parametrize("bases", [None, 7, "?", "AAAA", ONE[:-4], base64.b64encode(bytes(24))])
@@ -89,16 +89,18 @@ def test_bases_are_one_or_one_for_each_page(bases):
     if isinstance(bases, bytes):
         bases = bases.decode()
     with pytest.raises(CorruptError, match="bases of an encoding; expected base64 of 2 integers"):
-        parse({**NARROW, "bases": bases}, Owner(I64, 16, 8), "|u1")
+        parse({**NARROW, "bases": bases}, StreamContext(I64, 16, 8), "|u1")
     for count in (1, 2):
         both = base64.b64encode(bytes(8 * count)).decode()
-        assert len(parse({**NARROW, "bases": both}, Owner(I64, 16, 8), "|u1").bases) == count
+        assert (
+            len(parse({**NARROW, "bases": both}, StreamContext(I64, 16, 8), "|u1").bases) == count
+        )
 
 
 @pytest.mark.parametrize("power", [None, -1, 19, 2.0, True, "2", 10**30])
 def test_a_power_is_a_whole_number_to_18(power):
     with pytest.raises(CorruptError, match="with power"):
-        parse({**SCALED, "power": power}, Owner(F64, 8, 8), "|u1")
+        parse({**SCALED, "power": power}, StreamContext(F64, 8, 8), "|u1")
 
 
 def words(*numbers) -> str:
@@ -122,13 +124,13 @@ def words(*numbers) -> str:
 )
 def test_the_rows_of_odd_values_ascend_and_each_has_a_value(at, odd):
     with pytest.raises(CorruptError, match=r"of an encoding|places of an encoding of 8 rows"):
-        parse({**SCALED, "at": at, "odd": odd}, Owner(F64, 8, 8), "|u1")
+        parse({**SCALED, "at": at, "odd": odd}, StreamContext(F64, 8, 8), "|u1")
 
 
 @pytest.mark.parametrize("form", [None, "", "%", ["/"]])
 def test_a_form_is_one_of_two(form):
     with pytest.raises(CorruptError, match="with form"):
-        parse({**SCALED, "form": form}, Owner(F64, 8, 8), "|u1")
+        parse({**SCALED, "form": form}, StreamContext(F64, 8, 8), "|u1")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,9 @@ def test_the_examples_of_the_page_are_decoded(dtype, encoding, codes, values):
     assert json.dumps(encoding, separators=(",", ":")) in page
     assert ", ".join(map(str, codes)) in page
     out = np.empty(len(values), dtype)
-    made = parse(encoding, Owner(StreamLayout("values", dtype, 8, 64), len(values), 8), "|u1")
+    made = parse(
+        encoding, StreamContext(StreamLayout("values", dtype, 8, 64), len(values), 8), "|u1"
+    )
     made.decode(0, np.array(codes, "u1"), out.view("u1"))
     assert out.tolist() == values
 
@@ -167,7 +171,9 @@ def test_the_examples_of_the_page_are_decoded(dtype, encoding, codes, values):
 def test_powers_of_ten_are_the_nearest_doubles():
     for power in range(19):
         for form, factor in (("/", 10**power), ("*", float(f"1e-{power}"))):
-            encoding = parse({**SCALED, "power": power, "form": form}, Owner(F64, 1, 8), "<u4")
+            encoding = parse(
+                {**SCALED, "power": power, "form": form}, StreamContext(F64, 1, 8), "<u4"
+            )
             out = np.empty(1)
             encoding.decode(0, np.array([123_457], "<u4").view("u1"), out.view("u1"))
             assert out[0] == (123_457 / factor if form == "/" else 123_457 * factor)

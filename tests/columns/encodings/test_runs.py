@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blztable.columns.blocks import VALIDITY, StreamLayout
 from blztable.columns.encodings.choose import encoded
 from blztable.columns.encodings.items import MAX_MADE_BYTES
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.encodings.runs import FEW_RUNS, MOST_RUNS, BitmapRuns, few_runs
 from blztable.columns.types import encode
 from blztable.errors import CorruptError
@@ -24,7 +24,7 @@ def words(*numbers) -> str:
 
 
 def parsed(at, rows, layout=VALIDITY):
-    return parse({"kind": "runs", "at": at}, Owner(layout, rows, 8), "bitmap")
+    return parse({"kind": "runs", "at": at}, StreamContext(layout, rows, 8), "bitmap")
 
 
 def bits(one, rows):

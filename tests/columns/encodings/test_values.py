@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.columns.blocks import StreamLayout
-from blztable.columns.encodings.parse import Owner, parse
+from blztable.columns.encodings.parse import StreamContext, parse
 from blztable.columns.encodings.values import MAX_BYTES, encode_few_values
 from blztable.errors import CorruptError
 
@@ -29,7 +29,7 @@ def encode(values, mask=None, most=None):
 
 
 def parsed(encoding, dtype, rows, code):
-    return parse(json.loads(json.dumps(encoding)), Owner(layout_of(dtype), rows, 8), code)
+    return parse(json.loads(json.dumps(encoding)), StreamContext(layout_of(dtype), rows, 8), code)
 
 
 def decoded(one, codes, dtype):

@@ -54,7 +54,7 @@ def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
         column = decoder(field.type, rows.pieces)
         for task in joined(rows.fill(column, 0)):
             task()
-        rows.settle()
+        rows.copy_out()
         for check in column.checks():
             check()
         expected = np.array(TABLE[index].to_pylist(), object)[taken].tolist()
