@@ -88,7 +88,7 @@ def compact(options: Namespace) -> None:
         result = {
             "path": table.path,
             "version": table.version,
-            "row_groups": show.facts(table).row_groups,
+            "row_groups": show.version_info(table).row_groups,
         }
     line = f"version {before} is compact already"
     if result["version"] != before:

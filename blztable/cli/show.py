@@ -22,7 +22,7 @@ def info(table: blz.CTable) -> Json:
     """Return the values of `blz info`."""
     # What another program stored has no versions.
     kind = getattr(table, "kind", None)
-    entry = facts(table)
+    entry = version_info(table)
     stored = {"version": table.version, **_commit(entry)} if kind is None else {"kind": kind}
     return {
         "path": table.path,
@@ -73,7 +73,7 @@ def info_lines(result: Json) -> Iterator[str]:
         yield f"attribute {printable(name)}: {json_text(value)}"
 
 
-def facts(table: blz.CTable) -> blz.VersionInfo:
+def version_info(table: blz.CTable) -> blz.VersionInfo:
     """Return the entry of the open version in the list of versions."""
     result = (one for one in table.versions() if one.number == table.version)
     # The entry can be missing only on a file system without locks.

@@ -34,7 +34,7 @@ from blztable.convert.categories import Orders, with_room
 from blztable.convert.coerce import coerce_item, needs_exact_rows
 from blztable.convert.column_type import EmptyColumns
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts
+from blztable.convert.frames.frame import FrameInfo
 from blztable.convert.gateway import AS_USUAL, Ingested, IngestOptions
 from blztable.convert.source import Item, ItemSource, source
 from blztable.convert.widen import evolved
@@ -98,7 +98,7 @@ def new_source(
         )
     schema, frame, attrs = first[1].table.schema, first[1].frame, first[1].attrs
     if frame is not None:
-        schema = with_room(schema, Facts.decode(frame))
+        schema = with_room(schema, FrameInfo.decode(frame))
     items = ItemSource(_and_others([first], items.items), attrs=attrs)
     del first  # Not held while it is written.
     return AppendSource(items, _spec_of_new(schema, frame), evolve, is_new=True)

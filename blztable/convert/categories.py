@@ -15,28 +15,28 @@ from blztable.arrow.extensions import check_same, registered_schema
 from blztable.convert.arrays import whole
 from blztable.convert.frames import compound, dtypes
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, descriptor_of
 from blztable.convert.objects.kinds import SIMPLE
 from blztable.errors import SchemaError
 
 
-def with_room(schema: pa.Schema, facts: Facts) -> pa.Schema:
+def with_room(schema: pa.Schema, info: FrameInfo) -> pa.Schema:
     """Return the schema with codes wide enough for the categories of later DataFrames."""
-    return pa.schema([_with_room(field, facts) for field in schema], schema.metadata)
+    return pa.schema([_with_room(field, info) for field in schema], schema.metadata)
 
 
-def _with_room(field: pa.Field, facts: Facts) -> pa.Field:
+def _with_room(field: pa.Field, info: FrameInfo) -> pa.Field:
     type_ = field.type
     if not pa.types.is_dictionary(type_) or type_.index_type.bit_width >= 32:
         return field
-    descriptor = descriptor_of(field, facts)
+    descriptor = descriptor_of(field, info)
     # pandas chooses the width of codes itself, except for columns of an ArrowDtype.
     if descriptor is not None and descriptor["dtype"] != "category":
         return field
     return field.with_type(pa.dictionary(pa.int32(), type_.value_type, type_.ordered))
 
 
-def facts_of_values(descriptor: object) -> Descriptor | None:
+def descriptor_of_values(descriptor: object) -> Descriptor | None:
     """Return the facts of a column's values; of a column of categories, those of the categories."""
     while isinstance(descriptor, dict) and descriptor.get("dtype") == "category":
         categories = descriptor.get("categories")
@@ -49,7 +49,7 @@ def check_kind(source: pa.Field, target: pa.Field, stated: Descriptor | None, co
 
     Categories of objects are of no extension type; their descriptor says what they mean.
     """
-    kind = (facts_of_values(stated) or {}).get("kind")
+    kind = (descriptor_of_values(stated) or {}).get("kind")
     if isinstance(kind, str) and kind in SIMPLE:
         (registered,) = registered_schema(pa.schema([source]))
         if SIMPLE[kind].holds(registered.type):
@@ -59,11 +59,11 @@ def check_kind(source: pa.Field, target: pa.Field, stated: Descriptor | None, co
 
 def are_intervals(descriptor: object) -> bool:
     """True for intervals, and for categories that are intervals."""
-    return (facts_of_values(descriptor) or {}).get("dtype") == "interval"
+    return (descriptor_of_values(descriptor) or {}).get("dtype") == "interval"
 
 
 def as_interval_texts(
-    column: pa.ChunkedArray, descriptor: Descriptor | None, facts: Descriptor
+    column: pa.ChunkedArray, descriptor: Descriptor | None, descriptor_of_texts: Descriptor
 ) -> pa.ChunkedArray | None:
     """Return intervals, or categories of them, as categories that are texts with these facts.
 
@@ -71,14 +71,14 @@ def as_interval_texts(
     """
     values = pd.Categorical(dtypes.decode(column, descriptor, None))
     intervals = values.categories.array
-    if intervals.closed != facts["closed"]:
+    if intervals.closed != descriptor_of_texts["closed"]:
         return None
     structs = dtypes.encode(intervals, "categories")[0]
-    type_ = pa.struct([(end, compound.ends_type(facts)) for end in compound.ENDS])
+    type_ = pa.struct([(end, compound.ends_type(descriptor_of_texts)) for end in compound.ENDS])
     exact = cast_exactly(pa.chunked_array([structs]), type_)
     if exact is None:
         return None
-    texts, _ = compound.interval_texts(whole(exact), facts)
+    texts, _ = compound.interval_texts(whole(exact), descriptor_of_texts)
     codes = pa.array(values.codes, mask=values.codes == -1)
     array = pa.DictionaryArray.from_arrays(codes, texts, ordered=values.ordered)
     return pa.chunked_array([array])

@@ -11,17 +11,19 @@ import pyarrow as pa
 
 from blztable.arrow.casts import cast_exactly
 from blztable.convert.categories import check_kind
-from blztable.convert.coerce_column import TableFacts, coerce_column
+from blztable.convert.coerce_column import CoercionContext, coerce_column
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.dtypes import is_reinterpreted
-from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, descriptor_of
 from blztable.convert.frames.index import DEFAULT
 from blztable.convert.frames.labels import decode_label
 from blztable.convert.gateway import Ingested
 from blztable.errors import SchemaError, check_none
 
 
-def align_index(data: Ingested, table: Facts, frame: Facts, rows: int, context: str) -> pa.Table:
+def align_index(
+    data: Ingested, table: FrameInfo, frame: FrameInfo, rows: int, context: str
+) -> pa.Table:
     """Return the columns of a DataFrame whose index continues the table's at `rows` rows.
 
     A default RangeIndex continues any other. An unnamed index of integers, such as a filter leaves,
@@ -50,7 +52,7 @@ def align_index(data: Ingested, table: Facts, frame: Facts, rows: int, context: 
     )
 
 
-def align_empty_index(table: pa.Table, ours: Facts, theirs: Facts) -> pa.Table:
+def align_empty_index(table: pa.Table, ours: FrameInfo, theirs: FrameInfo) -> pa.Table:
     """Return the columns of a DataFrame without rows, whose index continues any other."""
     for name in set(theirs.index_fields()) & set(table.schema.names):
         table = table.drop_columns(name)
@@ -61,7 +63,7 @@ def align_empty_index(table: pa.Table, ours: Facts, theirs: Facts) -> pa.Table:
 
 def needs_exact_rows(data: Ingested, frame: Descriptor | None) -> bool:
     """True if the RangeIndex of `data` continues the table's only at the present row count."""
-    ours, theirs = Facts.decode(frame).levels[0], Facts.decode(data.frame).levels[0]
+    ours, theirs = FrameInfo.decode(frame).levels[0], FrameInfo.decode(data.frame).levels[0]
     if data.frame is None or not data.rows or ours["kind"] != "range" or theirs["kind"] != "range":
         return False
     # In a default RangeIndex the labels are the row numbers, whatever those of the data are.
@@ -75,7 +77,7 @@ def _is_unnamed(data: Ingested, levels: list[Descriptor]) -> bool:
     if levels[0]["kind"] == "range":
         return True
     field = data.table.schema.field(levels[0]["field"])
-    is_other = is_reinterpreted(descriptor_of(field, Facts.decode(data.frame)))
+    is_other = is_reinterpreted(descriptor_of(field, FrameInfo.decode(data.frame)))
     return bool(pa.types.is_integer(field.type) and not is_other)
 
 
@@ -133,14 +135,14 @@ def coerce_item(
         The columns, a type, a dtype or the index do not match the table; `context` begins the
         message, which names every column that does not.
     """
-    target = TableFacts(Facts.decode(frame), "appended to", evolve, is_new)
-    facts, table = Facts.decode(data.frame), data.table
+    target = CoercionContext(FrameInfo.decode(frame), "appended to", evolve, is_new)
+    info, table = FrameInfo.decode(data.frame), data.table
     if data.frame is not None and data.rows:
-        table = align_index(data, target.facts, facts, rows, context)
+        table = align_index(data, target.info, info, rows, context)
     elif data.frame is not None:
-        table = align_empty_index(table, target.facts, facts)
+        table = align_empty_index(table, target.info, info)
     is_same = table.schema.equals(schema, check_metadata=True)
-    if is_same and target.facts.dtypes == facts.dtypes:
+    if is_same and target.info.dtypes == info.dtypes:
         # Unchanged, because Arrow refuses to rebuild some arrays, such as empty views.
         return table
     indices = _match(table.schema.names, schema.names, context, fill is None, evolve)
@@ -151,8 +153,8 @@ def coerce_item(
             assert fill is not None
             return _filled(fill, index, data.rows, field, target, context)
         source = table.schema.field(position)
-        check_kind(source, field, descriptor_of(field, target.facts), context)
-        descriptor = descriptor_of(source, facts)
+        check_kind(source, field, descriptor_of(field, target.info), context)
+        descriptor = descriptor_of(source, info)
         column = coerce_column(
             table.column(position),
             descriptor,
@@ -223,12 +225,12 @@ def _match(
 
 
 def _filled(
-    fill: Fill, index: int, rows: int, field: pa.Field, target: TableFacts, context: str
+    fill: Fill, index: int, rows: int, field: pa.Field, target: CoercionContext, context: str
 ) -> pa.ChunkedArray:
     """Return the rows of a column that the data lacks, if the column can hold them."""
-    if field.name in target.facts.index_fields():
+    if field.name in target.info.index_fields():
         raise SchemaError(f"{context}: missing, and it is the table's index; set it in the data")
-    descriptor, values = descriptor_of(field, target.facts), fill(index, rows)
+    descriptor, values = descriptor_of(field, target.info), fill(index, rows)
     try:
         column = coerce_column(values, descriptor, field, target, context)
         target.check_nulls(column, field, context)

@@ -30,12 +30,12 @@ from blztable.convert.categories import (
     are_intervals,
     as_interval_texts,
     check_kind,
-    facts_of_values,
+    descriptor_of_values,
     one_in_order,
 )
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, descriptor_of
 from blztable.convert.gateway import AS_USUAL, IngestOptions, cast_for
 from blztable.convert.values import GivenValues, nested_value, values_of
 from blztable.convert.wider import wider
@@ -48,10 +48,10 @@ _OF_ARROW = {None, "arrow"}
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class CoercionContext:
     """The facts that the columns of a table share, and words for errors about them."""
 
-    facts: Facts
+    info: FrameInfo
     verb: str = "stored as"
     # The option `evolve` of the call; None if it has none.
     evolve: bool | None = None
@@ -76,7 +76,7 @@ def coerce_column(
     column: pa.ChunkedArray,
     descriptor: Descriptor | None,
     field: pa.Field,
-    table: TableFacts,
+    table: CoercionContext,
     context: str,
     is_empty: Callable[[], bool] = lambda: False,
     *,
@@ -87,7 +87,7 @@ def coerce_column(
     `is_empty` returns whether the table's column holds nothing but nulls. `cast` says which
     values are the same.
     """
-    stated = descriptor_of(field, table.facts)
+    stated = descriptor_of(field, table.info)
     cast = cast_for(descriptor, cast)
     if objects.differ(stated, descriptor):
         found = _objects(column, descriptor)
@@ -130,21 +130,21 @@ def _intervals(
     column: pa.ChunkedArray,
     descriptor: Descriptor | None,
     stated: Descriptor | None,
-    table: TableFacts,
+    table: CoercionContext,
     context: str,
 ) -> tuple[pa.ChunkedArray, Descriptor | None]:
     """Return intervals for categories of intervals as the texts that these are; others unchanged.
 
     Raise SchemaError for an interval that is none of the table's dtype.
     """
-    facts = facts_of_values(stated)
+    of_values = descriptor_of_values(stated)
     is_same = _word(descriptor) == _word(stated) or column.null_count == len(column)
-    if is_same or facts is None or "text" not in facts or not are_intervals(descriptor):
+    if is_same or of_values is None or "text" not in of_values or not are_intervals(descriptor):
         return column, descriptor
-    texts = as_interval_texts(column, descriptor, facts)
+    texts = as_interval_texts(column, descriptor, of_values)
     if texts is None:
         theirs = pd.Categorical(dtypes.decode(column[:0], descriptor, None)).categories.dtype
-        ours = dtypes.decode(pa.chunked_array([], pa.large_string()), facts, None).dtype
+        ours = dtypes.decode(pa.chunked_array([], pa.large_string()), of_values, None).dtype
         remedy = "give all items intervals of one dtype" if table.is_new else "convert them first"
         raise SchemaError(
             f"{context}: {theirs} cannot be {table.verb} categories "
@@ -184,7 +184,7 @@ def _misfit(column: pa.ChunkedArray, type_: pa.DataType, cast: Cast) -> str:
 def _remedies(
     column: pa.ChunkedArray,
     field: pa.Field,
-    table: TableFacts,
+    table: CoercionContext,
     is_empty: Callable[[], bool],
     cast: Cast,
 ) -> str:
@@ -231,7 +231,7 @@ def _may_widen(
     column: pa.ChunkedArray,
     descriptor: Descriptor | None,
     field: pa.Field,
-    table: TableFacts,
+    table: CoercionContext,
     is_empty: Callable[[], bool],
     cast: Cast,
 ) -> bool:
@@ -239,7 +239,7 @@ def _may_widen(
     if table.evolve is not False or table.is_new:
         return False
     try:
-        objects.merged(descriptor_of(field, table.facts), descriptor)
+        objects.merged(descriptor_of(field, table.info), descriptor)
     except SchemaError:
         return False
     return wider(column, field.type, is_empty=is_empty(), cast=cast) != field.type
@@ -279,8 +279,8 @@ def coerce_values(
     """
     values, source = plain_values(given.values, field.name)
     descriptor = given.descriptor
-    table = TableFacts(Facts.decode(frame), evolve=evolve)
-    stated = descriptor_of(field, table.facts)
+    table = CoercionContext(FrameInfo.decode(frame), evolve=evolve)
+    stated = descriptor_of(field, table.info)
     check_kind(source, field, stated, context)
     if isinstance(values, pa.Scalar):
         if are_intervals(descriptor):
@@ -297,7 +297,7 @@ def coerce_values(
 
 def options_for(options: IngestOptions, field: pa.Field, frame: Descriptor | None) -> IngestOptions:
     """Return how values for a column are read: as JSON, if it holds mixed objects; or as sets."""
-    stated = descriptor_of(field, Facts.decode(frame))
+    stated = descriptor_of(field, FrameInfo.decode(frame))
     if objects.is_json(stated):
         return replace(options, objects="json", has_sets=True)
     return replace(options, has_sets=objects.are_sets(stated))
@@ -312,7 +312,7 @@ def default_of(
     context = f"the default of column {field.name!r}"
     options = options_for(options, field, frame)
     if pa.types.is_nested(value_type(field.type)):
-        are_objects = "kind" in (descriptor_of(field, Facts.decode(frame)) or {})
+        are_objects = "kind" in (descriptor_of(field, FrameInfo.decode(frame)) or {})
         given = nested_value(default, field.type, context, options, are_objects)
     else:
         given = values_of(default, context, options)
@@ -344,9 +344,9 @@ def one_row(value: pa.Scalar, type_: pa.DataType) -> pa.ChunkedArray:
 def _word(descriptor: object) -> str | None:
     """Return the dtype in a descriptor, without the parts that depend on the values."""
     # The Arrow type says whether it is a category.
-    facts = facts_of_values(descriptor)
-    if facts is None:
+    of_values = descriptor_of_values(descriptor)
+    if of_values is None:
         return None
     keys = ("dtype", "freq", "library", "closed", "text")
-    words = [str(facts[key]) for key in keys if key in facts]
-    return " ".join([*words, *objects.special_kind(facts)])
+    words = [str(of_values[key]) for key in keys if key in of_values]
+    return " ".join([*words, *objects.special_kind(of_values)])

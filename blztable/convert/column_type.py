@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from blztable.arrow.extensions import retyped_as
 from blztable.arrow.types import value_type
-from blztable.convert.categories import facts_of_values
+from blztable.convert.categories import descriptor_of_values
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor
-from blztable.convert.frames.frame import Facts, described, descriptor_of, without_dtypes
+from blztable.convert.frames.frame import FrameInfo, described, descriptor_of, without_dtypes
 from blztable.convert.gateway import AS_USUAL, IngestOptions, encoded, ingest
 from blztable.errors import FormatError, SchemaError, check_none
 
@@ -65,7 +65,7 @@ def schema_of(types: Any, options: IngestOptions = AS_USUAL) -> EmptyColumns:
 
 
 def _word(field: pa.Field) -> str | None:
-    return (descriptor_of(field, Facts()) or {}).get("dtype")
+    return (descriptor_of(field, FrameInfo()) or {}).get("dtype")
 
 
 def _field(name: str, type_: Any, *rest: Any) -> pa.Field:
@@ -95,14 +95,14 @@ def altered(
             f"t[{field.name!r}].to_pandas().astype(dtype))"
         )
     arrow, descriptor = parsed(type_, field)
-    stated = descriptor_of(field, Facts.decode(frame))
+    stated = descriptor_of(field, FrameInfo.decode(frame))
     # Without this, a column of an ArrowDtype would become one of Arrow's dictionaries.
     is_category = pa.types.is_dictionary(arrow) and not isinstance(type_, pa.DataType)
     if is_category and _describes(coded := _coded(stated, arrow), field.type, arrow):
         descriptor = coded
     plain = retyped_as(new, arrow).type
     kept, others = with_type(new, frame, plain, descriptor, keep=not is_category)
-    given = descriptor_of(kept, Facts.decode(others))
+    given = descriptor_of(kept, FrameInfo.decode(others))
     ours, theirs = meaning(stated), meaning(given)
     # Categories that are objects such as tuples would be dicts.
     is_lost = stated is not None and given is None and pa.types.is_dictionary(arrow)
@@ -133,7 +133,7 @@ def with_type(
     If its own does not, it gets the `other` one that does, or its own for the fields that structs
     have now: those of the same name, or with `by_place`, in the same place.
     """
-    present = descriptor_of(field, Facts.decode(frame)) if keep else None
+    present = descriptor_of(field, FrameInfo.decode(frame)) if keep else None
     rest = objects.reshaped(present, field.type, type_, by_place)
     coded = _coded(present, type_)
     for one in (present, other if present else None, rest, coded) if descriptor is None else ():
@@ -173,12 +173,12 @@ def parsed(type_: Any, field: pa.Field) -> tuple[pa.DataType, Descriptor | None]
 
 def meaning(descriptor: Descriptor | None) -> str | None:
     """Return what the values of a column mean, if it is more than the Arrow type says."""
-    descriptor = facts_of_values(descriptor)
+    descriptor = descriptor_of_values(descriptor)
     if descriptor is None:
         return None
     if dtypes.is_reinterpreted(descriptor):
-        facts = [str(descriptor[key]) for key in ("freq", "closed") if key in descriptor]
-        return " ".join([descriptor["dtype"], *facts])
+        kept = [str(descriptor[key]) for key in ("freq", "closed") if key in descriptor]
+        return " ".join([descriptor["dtype"], *kept])
     if objects.are_sets(descriptor):
         return f"{descriptor['kind'][0]} of objects"
     # Other containers may have fields of other kinds, as the type has other fields.
@@ -191,14 +191,14 @@ def _coded(descriptor: Descriptor | None, type_: pa.DataType) -> Descriptor | No
     if descriptor is None:
         return None
     if descriptor["dtype"] == "category":
-        return None if pa.types.is_dictionary(type_) else facts_of_values(descriptor)
+        return None if pa.types.is_dictionary(type_) else descriptor_of_values(descriptor)
     is_object = descriptor["dtype"] == "object"
     # pandas makes numbers, text and times of the other objects that become categories.
     is_kept = meaning(descriptor) is not None or descriptor.get("kind") == "uuid"
     if not pa.types.is_dictionary(type_) or descriptor["dtype"] == "sparse" or is_object > is_kept:
         return None
-    facts = {key: fact for key, fact in descriptor.items() if key != "missing"}
-    return {"dtype": "category", "categories": {"values": facts}}
+    kept = {key: fact for key, fact in descriptor.items() if key != "missing"}
+    return {"dtype": "category", "categories": {"values": kept}}
 
 
 def _describes(descriptor: Descriptor | None, old: pa.DataType, new: pa.DataType) -> bool:

@@ -13,12 +13,12 @@ import pyarrow as pa
 from blztable.arrow.casts import cast_exactly
 from blztable.arrow.extensions import are_same, typed_as
 from blztable.arrow.types import with_fields
-from blztable.convert.categories import facts_of_values, with_room
+from blztable.convert.categories import descriptor_of_values, with_room
 from blztable.convert.coerce import indices_by_name
 from blztable.convert.column_type import meaning, with_type
 from blztable.convert.frames import dtypes, objects
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts, described, descriptor_of, with_labels
+from blztable.convert.frames.frame import FrameInfo, described, descriptor_of, with_labels
 from blztable.convert.gateway import Ingested, cast_for
 from blztable.convert.wider import filled, has_nulls, roomy, wider
 from blztable.errors import SchemaError
@@ -42,8 +42,8 @@ def evolved(
     indices = indices_by_name(new_schema.names, schema.names)
     if indices is None:
         return schema, frame
-    held, facts, fields = Facts.decode(frame), Facts.decode(data.frame), list(schema)
-    has_same_dtypes = held.dtypes == facts.dtypes
+    held, info, fields = FrameInfo.decode(frame), FrameInfo.decode(data.frame), list(schema)
+    has_same_dtypes = held.dtypes == info.dtypes
     for index, position in enumerate(indices):
         field = fields[index]
         column = None if position is None else data.table.column(position)
@@ -52,7 +52,7 @@ def evolved(
         source = new_schema.field(position)
         if has_same_dtypes and source.equals(field, check_metadata=True):
             continue
-        stated, theirs = descriptor_of(field, held), descriptor_of(source, facts)
+        stated, theirs = descriptor_of(field, held), descriptor_of(source, info)
         cast = cast_for(theirs, data.casts.get(source.name, cast_exactly))
         means_same = are_same(source, field) and _same_values(stated, theirs)
         if means_same and column.type.equals(field.type):
@@ -80,13 +80,13 @@ def evolved(
                 continue  # `coerce_item` says which value does not fit.
             fields[index], frame = with_type(field, frame, type_, None, other=theirs)
     # An index level is no new column: `coerce_item` checks whether the index continues.
-    known = {*schema.names, *facts.index_fields()}
+    known = {*schema.names, *info.index_fields()}
     if not takes_columns:
         known.update(new_schema.names)
     if data.frame is not None:
-        new_schema = with_room(new_schema, facts)
+        new_schema = with_room(new_schema, info)
     new = [
-        described(field, descriptor_of(field, facts)).with_nullable(True)
+        described(field, descriptor_of(field, info)).with_nullable(True)
         for field in new_schema
         if field.name not in known
     ]
@@ -96,7 +96,7 @@ def evolved(
 
 def _same_values(*descriptors: Descriptor | None) -> bool:
     """True if equal values of Arrow are equal in pandas, for columns or categories of both."""
-    one, other = map(facts_of_values, descriptors)
+    one, other = map(descriptor_of_values, descriptors)
     return one == other or not (dtypes.is_reinterpreted(one) or dtypes.is_reinterpreted(other))
 
 

@@ -357,11 +357,11 @@ class Column:
 
 def described(columns: Sequence[Column]) -> pd.DataFrame:
     """Return a frame with a row of facts for each column."""
-    facts = {
+    details = {
         "type": [str(one.type) for one in columns],
         "count": [len(one) - one.null_count() for one in columns],
         "nulls": [one.null_count() for one in columns],
         "min": pd.array([one.min() for one in columns], object),
         "max": pd.array([one.max() for one in columns], object),
     }
-    return pd.DataFrame(facts, index=pd.Index([one.name for one in columns]))
+    return pd.DataFrame(details, index=pd.Index([one.name for one in columns]))

@@ -102,8 +102,8 @@ def described(
         field = schema.field(position)
         if projection.is_field(position):
             whole = schema.field(projection.column_of(position))
-            field, facts = with_type(whole, frame, field.type, None)
-            frame = None if facts is None else dict(facts)
+            field, descriptor = with_type(whole, frame, field.type, None)
+            frame = None if descriptor is None else dict(descriptor)
         fields.append(field)
     return pa.schema(fields, projection.schema.metadata), frame
 

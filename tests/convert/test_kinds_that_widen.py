@@ -144,7 +144,7 @@ def test_objects_of_two_kinds_are_refused_and_the_old_ones_stay_what_they_are(fi
 )
 def test_two_kinds_have_one_that_holds_the_objects_of_both(one, other, both):
     found = merged(parse(one), parse(other))
-    assert (found and found.facts) == (both if both is None else parse(both).facts)
+    assert (found and found.as_json) == (both if both is None else parse(both).as_json)
 
 
 def test_text_comes_to_ordered_categories_as_the_error_says():

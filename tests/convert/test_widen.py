@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.convert.categories import with_room
-from blztable.convert.frames.frame import Facts
+from blztable.convert.frames.frame import FrameInfo
 from blztable.convert.gateway import ingest
 from blztable.convert.widen import evolved
 from blztable.errors import SchemaError
@@ -318,7 +318,7 @@ def test_codes_of_many_columns_are_given_room_in_one_new_schema():
     narrow = pa.dictionary(pa.int8(), pa.string())
     schema = pa.schema([(f"c{number}", narrow) for number in range(100)], {"k": "v"})
     passes = []
-    wide = with_room(Passes(schema, passes), Facts.decode(None))
+    wide = with_room(Passes(schema, passes), FrameInfo.decode(None))
     assert set(wide.types) == {pa.dictionary(pa.int32(), pa.string())}
     assert wide.metadata == {b"k": b"v"}
     assert len(passes) < 10

@@ -53,9 +53,9 @@ def decode_intervals(
     is_right = pa.types.is_struct(type_) and [field.name for field in type_] == list(ENDS)
     if not is_right or type_[0].type != type_[1].type:
         raise FormatError(f"expected the ends of intervals, found {type_!s:.200}")
-    facts = descriptor.get("ends")
+    inner = descriptor.get("ends")
     # Unlike its fields, the parts of a flattened struct are null where the struct is.
-    left, right = (decode(pa.chunked_array([end]), facts) for end in whole(column).flatten())
+    left, right = (decode(pa.chunked_array([end]), inner) for end in whole(column).flatten())
     try:
         return pd.arrays.IntervalArray.from_arrays(left, right, closed=closed)
     except REFUSALS as error:
@@ -124,13 +124,13 @@ def encode_sparse(
     values: PandasArray, context: str, encode: Encode
 ) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
     """Return a sparse array as its dense values, which take few bytes in a file."""
-    array, facts = encode(values.to_dense())
+    array, inner = encode(values.to_dense())
     descriptor: Descriptor = {
         "dtype": "sparse",
         "fill": encode_value(values.dtype.fill_value, f"{context}, fill value"),
     }
-    if facts is not None:
-        descriptor["values"] = facts
+    if inner is not None:
+        descriptor["values"] = inner
     if values.kind != "integer":
         descriptor["kind"] = values.kind
     return array, descriptor

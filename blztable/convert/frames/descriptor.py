@@ -52,39 +52,41 @@ def check_depth(value: object, depth: int = DEPTH_MAX) -> None:
     if not isinstance(value, dict | list):
         return
     if depth == 0:
-        raise FormatError(f"pandas facts: nested deeper than {DEPTH_MAX}")
+        raise FormatError(f"pandas descriptor: nested deeper than {DEPTH_MAX}")
     for item in value.values() if isinstance(value, dict) else value:
         check_depth(item, depth - 1)
 
 
 def expect_keys(
-    facts: Json, required: Collection[str], optional: Collection[str] = ()
+    value: Json, required: Collection[str], optional: Collection[str] = ()
 ) -> Descriptor:
-    """Return `facts` as an object with all required keys and no unknown ones."""
-    if not isinstance(facts, dict):
-        raise FormatError(f"pandas facts: expected an object, found {facts!r:.60}")
-    unknown = facts.keys() - set(required) - set(optional)
-    absent = set(required) - facts.keys()
+    """Return `value` as an object with all required keys and no unknown ones."""
+    if not isinstance(value, dict):
+        raise FormatError(f"pandas descriptor: expected an object, found {value!r:.60}")
+    unknown = value.keys() - set(required) - set(optional)
+    absent = set(required) - value.keys()
     if unknown or absent:
         raise FormatError(
-            f"pandas facts: expected the keys {sorted(required)}, found {list(facts)!r:.200}"
+            f"pandas descriptor: expected the keys {sorted(required)}, found {list(value)!r:.200}"
         )
-    return facts
+    return value
 
 
 def expect_text(value: Json, choices: Collection[str] | None = None) -> str:
     """Return `value` as text, one of `choices` if these are given."""
     if not isinstance(value, str):
-        raise FormatError(f"pandas facts: expected text, found {value!r:.60}")
+        raise FormatError(f"pandas descriptor: expected text, found {value!r:.60}")
     if choices is not None and value not in choices:
-        raise FormatError(f"pandas facts: expected one of {sorted(choices)}, found {value!r:.60}")
+        raise FormatError(
+            f"pandas descriptor: expected one of {sorted(choices)}, found {value!r:.60}"
+        )
     return value
 
 
 def expect_int64(value: Json) -> int:
     """Return `value` as a 64-bit integer."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise FormatError(f"pandas facts: expected a 64-bit integer, found {value!r:.60}")
+        raise FormatError(f"pandas descriptor: expected a 64-bit integer, found {value!r:.60}")
     return value
 
 
@@ -92,7 +94,7 @@ def expect_list(value: Json, count: int | None = None) -> list[Json]:
     """Return `value` as a list, of `count` items if that is given."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
         raise FormatError(
-            f"pandas facts: expected a list of {count or 'items'}, found {value!r:.60}"
+            f"pandas descriptor: expected a list of {count or 'items'}, found {value!r:.60}"
         )
     return value
 
@@ -100,5 +102,5 @@ def expect_list(value: Json, count: int | None = None) -> list[Json]:
 def expect_bool(value: Json) -> bool:
     """Return `value` as a bool."""
     if not isinstance(value, bool):
-        raise FormatError(f"pandas facts: expected true or false, found {value!r:.60}")
+        raise FormatError(f"pandas descriptor: expected true or false, found {value!r:.60}")
     return value

@@ -38,7 +38,7 @@ OPAQUE = ("period", "interval", "complex")
 HELD_MAX = 3 << 14
 
 # The keys of the facts of an index.
-INDEX_FACTS = ("range", "values", "name", "freq")
+INDEX_KEYS = ("range", "values", "name", "freq")
 
 PandasValues = PandasArray
 Encoded = tuple[pa.Array | pa.ChunkedArray, Descriptor | None]
@@ -109,29 +109,29 @@ def encode_index(
     index: pd.Index, context: str, nan_as_null: bool = False, choice: str = "infer"
 ) -> tuple[pa.Array | pa.ChunkedArray, Descriptor]:
     """Return the values of an index and its facts: descriptor, name and frequency."""
-    facts: Descriptor = {}
+    keys: Descriptor = {}
     if isinstance(index, pd.RangeIndex):
         array, descriptor = numbers.encode_plain(index.to_numpy()), None
-        facts["range"] = [index.start, index.step]
+        keys["range"] = [index.start, index.step]
     else:
         array, descriptor = encode(index.array, context, nan_as_null, choice)
     if descriptor is not None:
-        facts["values"] = descriptor
+        keys["values"] = descriptor
     if index.name is not None:
-        facts["name"] = encode_label(index.name)
+        keys["name"] = encode_label(index.name)
     freq = times.encode_freq(index)
     if freq is not None:
-        facts["freq"] = freq
-    return array, facts
+        keys["freq"] = freq
+    return array, keys
 
 
-def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None) -> pd.Index:
+def decode_index(column: pa.ChunkedArray, keys: Descriptor, backend: str | None) -> pd.Index:
     """Return an index from its values and its facts."""
-    expect_keys(facts, (), INDEX_FACTS)
-    name = decode_label(facts.get("name"))
-    values = decode(column, facts.get("values"), backend)
-    if "range" in facts:
-        start, step = map(expect_int64, expect_list(facts["range"], 2))
+    expect_keys(keys, (), INDEX_KEYS)
+    name = decode_label(keys.get("name"))
+    values = decode(column, keys.get("values"), backend)
+    if "range" in keys:
+        start, step = map(expect_int64, expect_list(keys["range"], 2))
         if step != 0:
             counted = pd.RangeIndex(start, start + step * len(values), step)
             if values.dtype == np.int64 and np.array_equal(counted, values):
@@ -139,14 +139,14 @@ def decode_index(column: pa.ChunkedArray, facts: Descriptor, backend: str | None
     if values.dtype == np.float16:
         values = values.astype(np.float32)
     index = pd.Index(values, dtype=values.dtype, copy=False)
-    if "freq" in facts and backend is None:
-        index = times.decode_freq(index, facts["freq"])
+    if "freq" in keys and backend is None:
+        index = times.decode_freq(index, keys["freq"])
     return index.rename(name)
 
 
 def encode_category(values: pd.Categorical, context: str, choice: str = "infer") -> Encoded:
     """Return a categorical with the codes of pandas and all categories in their order."""
-    categories, facts = encode_index(values.categories, f"{context}, categories", choice=choice)
+    categories, keys = encode_index(values.categories, f"{context}, categories", choice=choice)
     codes = np.ascontiguousarray(values.codes)
     indices = from_values(codes, codes == -1, numbers.PLAIN[codes.dtype])
     if isinstance(categories, pa.ChunkedArray):
@@ -154,7 +154,7 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
     # A dictionary of an extension type has no type in a file of Arrow.
     categories, _ = plain_values(categories, "categories")
     if isinstance(values.categories, pd.IntervalIndex):
-        categories, facts["values"] = compound.interval_texts(categories, facts["values"])
+        categories, keys["values"] = compound.interval_texts(categories, keys["values"])
     elif categories.type.num_fields:
         has_json = values.categories.dtype == object and choice != objects.NO_OPTION
         remedy = 'pass storage=blz.Storage(objects="json"), or ' if has_json else ""
@@ -164,8 +164,8 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
         )
     array = pa.DictionaryArray.from_arrays(indices, categories, ordered=values.ordered, safe=False)
     descriptor: Descriptor = {"dtype": "category"}
-    if facts:
-        descriptor["categories"] = facts
+    if keys:
+        descriptor["categories"] = keys
     if len(values) == 0 and len(categories):
         descriptor |= _held(categories)
     return array, descriptor if len(descriptor) > 1 else None
@@ -173,11 +173,11 @@ def encode_category(values: pd.Categorical, context: str, choice: str = "infer")
 
 def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = None) -> PandasValues:
     """Return a categorical; unite the dictionaries of the chunks."""
-    facts: Descriptor = {}
+    keys: Descriptor = {}
     held: pa.Array | None = None
     if descriptor is not None:
         expect_keys(descriptor, ["dtype"], ["categories", "held"])
-        facts = expect_keys(descriptor.get("categories", {}), (), INDEX_FACTS)
+        keys = expect_keys(descriptor.get("categories", {}), (), INDEX_KEYS)
         held = _read_held(descriptor.get("held"), column.type)
     if not pa.types.is_dictionary(column.type):
         raise FormatError(f"expected categories, found {column.type}")
@@ -185,8 +185,8 @@ def decode_category(column: pa.ChunkedArray, descriptor: Descriptor | None = Non
     if len(column) == 0 and held is not None:
         codes = pa.nulls(0, column.type.index_type)
         chunks = [pa.DictionaryArray.from_arrays(codes, held, ordered=column.type.ordered)]
-    values, codes = _united(chunks, nan_is_missing="values" not in facts)
-    categories = decode_index(pa.chunked_array([values]), facts, None)
+    values, codes = _united(chunks, nan_is_missing="values" not in keys)
+    categories = decode_index(pa.chunked_array([values]), keys, None)
     if not categories.is_unique or categories.hasnans:
         raise FormatError("the dictionary has values that are equal in pandas")
     dtype = pd.CategoricalDtype(categories, expect_bool(column.type.ordered))
@@ -365,8 +365,8 @@ DESCRIBED: dict[str, Callable[[pa.ChunkedArray, Descriptor], PandasValues]] = {
     "category": decode_category,
     "object": objects.decode_objects,
     "complex": numbers.decode_complex,
-    "interval": lambda column, facts: compound.decode_intervals(column, facts, _plainly),
-    "sparse": lambda column, facts: compound.decode_sparse(column, facts, _plainly),
+    "interval": lambda column, keys: compound.decode_intervals(column, keys, _plainly),
+    "sparse": lambda column, keys: compound.decode_sparse(column, keys, _plainly),
 }
 
 DEFAULTS: tuple[

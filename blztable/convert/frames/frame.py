@@ -11,9 +11,9 @@ Theory of operation
 - `index.encode_rows` stores a RangeIndex as three facts, and any other index as more columns.
 - `header.encode_header` keeps the labels of the columns, unless all are plain text.
 
-The last two are JSON, the frame descriptor, which `Facts` reads and writes. `to_frame` decodes the
-descriptor and builds the columns over the memory of the table. The descriptor may come from an
-untrusted file, so `Facts.decode` checks it before any use. The labels name fields, so that a
+The last two are JSON, the frame descriptor, which `FrameInfo` reads and writes. `to_frame` decodes
+the descriptor and builds the columns over the memory of the table. The descriptor may come from an
+untrusted file, so `FrameInfo.decode` checks it before any use. The labels name fields, so that a
 descriptor stays true when columns are selected, added, dropped or renamed.
 """
 
@@ -68,14 +68,14 @@ def to_frame(
     backend = None if dtype_backend is no_default else dtype_backend
     if backend not in (None, *dtypes.BACKENDS):
         raise ValueError(f"dtype_backend: expected one of {dtypes.BACKENDS}, found {backend!r}")
-    facts = Facts.decode(frame)
-    levels = facts.index_fields()
+    info = FrameInfo.decode(frame)
+    levels = info.index_fields()
     names = table.schema.names
     indices = _selection(names, columns, levels)
     index = decode_rows(
-        facts.levels,
-        facts.multi,
-        {name: _column(table, facts, i) for name, i in _indices(table, levels).items()},
+        info.levels,
+        info.multi,
+        {name: _column(table, info, i) for name, i in _indices(table, levels).items()},
         range(rows) if row_numbers is None else row_numbers,
         backend,
     )
@@ -84,15 +84,15 @@ def to_frame(
     data = {}
     seen: set[int] = set()
     for number, i in enumerate(indices):
-        values = _decoded(table, facts, i, backend)
+        values = _decoded(table, info, i, backend)
         # A column that is selected twice needs separate memory for each label.
         data[number] = _boxed(values.copy() if i in seen else values, index)
         seen.add(i)
     result: Any = pd.DataFrame(data, index=index, copy=False)
-    result.columns = decode_header(facts.header, [names[i] for i in indices])
+    result.columns = decode_header(info.header, [names[i] for i in indices])
     result.attrs = dict[Any, Any](plain_attrs(attrs))
     # A column that is selected twice makes duplicates, which the flag would refuse.
-    if not facts.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
+    if not info.allows_duplicate_labels and _is_unique(result.columns) and _is_unique(index):
         result.flags.allows_duplicate_labels = False
     return result
 
@@ -101,7 +101,7 @@ def numpy_floats(schema: pa.Schema, frame: Descriptor | None, dtype_backend: Any
     """Return the indices of the fields that become floats of numpy, in which null is NaN."""
     if dtype_backend is not no_default and dtype_backend is not None:
         return frozenset()
-    known = Facts.decode(frame).dtypes
+    known = FrameInfo.decode(frame).dtypes
     return frozenset(
         index
         for index, field_ in enumerate(schema)
@@ -143,13 +143,13 @@ def from_frame(
     for level in kept:
         fields.append(described(pa.field(level.field, level.array.type), level.descriptor))
         arrays.append(level.array)
-    facts = Facts(
+    info = FrameInfo(
         levels,
         isinstance(frame.index, pd.MultiIndex) and bool(kept),
         encode_header(frame.columns, names),
         frame.flags.allows_duplicate_labels,
     )
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), facts.encode()
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields)), info.encode()
 
 
 def _is_unique(labels: pd.Index) -> bool:
@@ -162,14 +162,14 @@ def _is_unique(labels: pd.Index) -> bool:
 
 def index_fields(frame: Descriptor | None) -> list[str]:
     """Return the names of the fields that hold the index, outermost first."""
-    return Facts.decode(frame).index_fields()
+    return FrameInfo.decode(frame).index_fields()
 
 
 def with_labels(
     frame: Descriptor | None, other: Descriptor | None, fields: Collection[str]
 ) -> Descriptor | None:
     """Return the descriptor with these fields of another frame added, with their labels."""
-    mine, theirs = Facts.decode(frame).header, Facts.decode(other).header
+    mine, theirs = FrameInfo.decode(frame).header, FrameInfo.decode(other).header
     if frame is None or mine is None or theirs is None:
         return frame
     return {**frame, "columns": more_labels(mine, theirs, fields)}
@@ -179,40 +179,40 @@ def renamed(frame: Descriptor | None, names: Mapping[str, str]) -> Descriptor | 
     """Return the descriptor of a frame with renamed fields."""
     if frame is None:
         return None
-    facts = Facts.decode(frame)
+    info = FrameInfo.decode(frame)
     names = {old: new for old, new in names.items() if old != new}
     # A field without a label is labelled by its name.
     touched = {*names, *names.values()}
-    header = None if facts.header is None else without_labels(facts.header, touched)
-    levels = [renamed_level(level, names) for level in facts.levels]
+    header = None if info.header is None else without_labels(info.header, touched)
+    levels = [renamed_level(level, names) for level in info.levels]
     # The facts of a dropped field are not true for a field that takes its name.
     taken = set(names.values())
-    known = {name: word for name, word in facts.dtypes.items() if name not in taken}
-    known |= {names[name]: word for name, word in facts.dtypes.items() if name in names}
-    return replace(facts, levels=levels, header=header, dtypes=known).encode()
+    known = {name: word for name, word in info.dtypes.items() if name not in taken}
+    known |= {names[name]: word for name, word in info.dtypes.items() if name in names}
+    return replace(info, levels=levels, header=header, dtypes=known).encode()
 
 
 def dropped(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
     """Return the descriptor without these fields, so that others may take their names."""
     if frame is None:
         return None
-    facts, names = Facts.decode(frame), set(names)
-    header = None if facts.header is None else without_labels(facts.header, names)
-    levels = [level for level in facts.levels if level.get("field") not in names]
+    info, names = FrameInfo.decode(frame), set(names)
+    header = None if info.header is None else without_labels(info.header, names)
+    levels = [level for level in info.levels if level.get("field") not in names]
     # A single remaining level is a plain index.
-    multi = facts.multi and (len(levels) > 1 or levels == facts.levels)
-    known = {name: word for name, word in facts.dtypes.items() if name not in names}
-    rest = replace(facts, levels=levels or [DEFAULT], multi=multi, header=header, dtypes=known)
+    multi = info.multi and (len(levels) > 1 or levels == info.levels)
+    known = {name: word for name, word in info.dtypes.items() if name not in names}
+    rest = replace(info, levels=levels or [DEFAULT], multi=multi, header=header, dtypes=known)
     return rest.encode()
 
 
 def without_dtypes(frame: Descriptor | None, names: Collection[str]) -> Descriptor | None:
     """Return the descriptor without what it says of the dtypes of these fields."""
-    facts = Facts.decode(frame)
-    if frame is None or facts.dtypes.keys().isdisjoint(names):
+    info = FrameInfo.decode(frame)
+    if frame is None or info.dtypes.keys().isdisjoint(names):
         return frame
-    known = {name: word for name, word in facts.dtypes.items() if name not in names}
-    return replace(facts, dtypes=known).encode()
+    known = {name: word for name, word in info.dtypes.items() if name not in names}
+    return replace(info, dtypes=known).encode()
 
 
 def without_false_kinds(frame: Descriptor, table: pa.Table) -> Descriptor:
@@ -221,7 +221,7 @@ def without_false_kinds(frame: Descriptor, table: pa.Table) -> Descriptor:
     Users may change a column of Arrow data, and leave the metadata as they were.
     """
     names = []
-    for name, descriptor in Facts.decode(frame).dtypes.items():
+    for name, descriptor in FrameInfo.decode(frame).dtypes.items():
         if objects.special_kind(descriptor) and table.schema.names.count(name) == 1:
             try:
                 dtypes.decode(table.column(name), descriptor, None)
@@ -231,8 +231,8 @@ def without_false_kinds(frame: Descriptor, table: pa.Table) -> Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts of a DataFrame beyond its columns."""
+class FrameInfo:
+    """What a DataFrame has beyond its columns."""
 
     levels: list[Descriptor] = field(default_factory=lambda: [DEFAULT])
     multi: bool = False
@@ -255,11 +255,11 @@ class Facts:
         if not self.allows_duplicate_labels:
             frame["allows_duplicate_labels"] = False
         if self.dtypes:
-            frame["dtypes"] = [[name, facts] for name, facts in self.dtypes.items()]
+            frame["dtypes"] = [[name, info] for name, info in self.dtypes.items()]
         return frame
 
     @classmethod
-    def decode(cls, frame: Descriptor | None) -> "Facts":
+    def decode(cls, frame: Descriptor | None) -> "FrameInfo":
         """Return the checked facts of a descriptor; the default facts for None."""
         if frame is None:
             return cls()
@@ -285,10 +285,10 @@ class Facts:
         )
 
 
-def descriptor_of(field_: pa.Field, facts: Facts) -> Descriptor | None:
+def descriptor_of(field_: pa.Field, info: FrameInfo) -> Descriptor | None:
     """Return the descriptor of a column, from its field or else from the frame."""
     metadata = field_.metadata or {}
-    descriptor = facts.dtypes.get(field_.name)
+    descriptor = info.dtypes.get(field_.name)
     if FIELD_KEY in metadata:
         descriptor = from_bytes(metadata[FIELD_KEY])
     if descriptor is not None:
@@ -326,13 +326,13 @@ def _selection(
     return [i for name in columns if name not in hidden for i in by_name[name]]
 
 
-def _column(table: pa.Table, facts: Facts, i: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
-    return table.column(i), descriptor_of(table.schema.field(i), facts)
+def _column(table: pa.Table, info: FrameInfo, i: int) -> tuple[pa.ChunkedArray, Descriptor | None]:
+    return table.column(i), descriptor_of(table.schema.field(i), info)
 
 
-def _decoded(table: pa.Table, facts: Facts, i: int, backend: str | None) -> dtypes.PandasValues:
+def _decoded(table: pa.Table, info: FrameInfo, i: int, backend: str | None) -> dtypes.PandasValues:
     try:
-        return dtypes.decode(*_column(table, facts, i), backend)
+        return dtypes.decode(*_column(table, info, i), backend)
     except (FormatError, LimitError, SchemaError) as error:
         raise type(error)(f"column {table.schema.names[i]!r}: {error}") from None
 

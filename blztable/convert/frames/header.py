@@ -162,16 +162,16 @@ def _padded(label: Any, count: int) -> tuple[Any, ...]:
 
 
 def _encode_level(level: pd.Index) -> Descriptor:
-    facts: Descriptor = {"dtype": _encode_dtype(level)}
+    described: Descriptor = {"dtype": _encode_dtype(level)}
     freq = encode_freq(level)
     if freq is not None:
-        facts["freq"] = freq
-    return facts
+        described["freq"] = freq
+    return described
 
 
-def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
-    expect_keys(facts, ["dtype"], ["freq"])
-    word, *arguments = expect_list(facts["dtype"])
+def _decode_level(described: Json, labels: list[Any]) -> pd.Index:
+    expect_keys(described, ["dtype"], ["freq"])
+    word, *arguments = expect_list(described["dtype"])
     decode = DTYPES[expect_text(word, DTYPES)]
     if word == "range":
         start, stop, step = map(expect_int64, expect_list(arguments, 3))
@@ -190,7 +190,7 @@ def _decode_level(facts: Json, labels: list[Any]) -> pd.Index:
         index = pd.Index(labels, dtype=dtype, tupleize_cols=False)
     except REFUSALS:
         return objects
-    return decode_freq(index, facts["freq"]) if "freq" in facts else index
+    return decode_freq(index, described["freq"]) if "freq" in described else index
 
 
 def _as_range(labels: list[Any]) -> range | None:
@@ -203,7 +203,7 @@ def _as_range(labels: list[Any]) -> range | None:
     return as_range if list(as_range) == labels else None
 
 
-def _codes(facts: Json, labels: list[Any]) -> tuple[pd.Index, list[int]]:
+def _codes(described: Json, labels: list[Any]) -> tuple[pd.Index, list[int]]:
     """Return one level of a MultiIndex: its distinct labels and the code of each column."""
     # The type belongs to the key: 1 and True are equal, but they are two labels.
     keys = [(type(label), label) for label in labels]
@@ -213,7 +213,7 @@ def _codes(facts: Json, labels: list[Any]) -> tuple[pd.Index, list[int]]:
         distinct = dict(sorted(distinct.items(), key=lambda item: item[0][1]))
         values = list(distinct.values())
     codes = {key: code for code, key in enumerate(distinct)}
-    dtype = expect_keys(facts, ["dtype"], ["freq"])["dtype"]
+    dtype = expect_keys(described, ["dtype"], ["freq"])["dtype"]
     return _decode_level({"dtype": dtype}, values), [codes.get(key, -1) for key in keys]
 
 
@@ -270,9 +270,9 @@ def _arrow(name: Json) -> pd.ArrowDtype:
     return pd.ArrowDtype(pa.type_for_alias(expect_text(name)))
 
 
-def _inner(facts: Json) -> Any:
+def _inner(described: Json) -> Any:
     """Return the dtype inside of another, which has no dtype inside."""
-    word, *arguments = expect_list(facts) or [None]
+    word, *arguments = expect_list(described) or [None]
     return DTYPES[expect_text(word, ("numpy", "zoned"))](*arguments)
 
 

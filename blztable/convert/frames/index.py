@@ -52,10 +52,10 @@ def encode_rows(
     if keep is False:
         return [DEFAULT], []
     if isinstance(index, pd.RangeIndex) and not keep:
-        facts: Descriptor = {"kind": "range", "start": index.start, "step": index.step}
+        keys: Descriptor = {"kind": "range", "start": index.start, "step": index.step}
         if index.name is not None:
-            facts["name"] = encode_label(index.name)
-        return [facts], []
+            keys["name"] = encode_label(index.name)
+        return [keys], []
     taken = set(fields)
     described: list[Descriptor] = []
     levels = []
@@ -69,12 +69,12 @@ def encode_rows(
             level = pd.Index(level.to_numpy(), name=level.name)
         context = f"index level {field!r}"
         try:
-            array, facts = dtypes.encode_index(level, context, nan_as_null, choice)
+            array, keys = dtypes.encode_index(level, context, nan_as_null, choice)
         except SchemaError as error:
             errors.append(str(error))
             continue
-        descriptor = facts.pop("values", None)
-        described.append({"kind": "field", "field": field, **facts})
+        descriptor = keys.pop("values", None)
+        described.append({"kind": "field", "field": field, **keys})
         levels.append(Level(field, array, descriptor))
     return described, levels
 
@@ -95,11 +95,11 @@ def decode_rows(
         if level["field"] not in columns:
             continue
         column, descriptor = columns[level["field"]]
-        facts: Descriptor = {key: level[key] for key in ("name", "freq") if key in level}
+        keys: Descriptor = {key: level[key] for key in ("name", "freq") if key in level}
         if descriptor is not None:
-            facts["values"] = descriptor
+            keys["values"] = descriptor
         try:
-            parts.append(dtypes.decode_index(column, facts, backend))
+            parts.append(dtypes.decode_index(column, keys, backend))
         except FormatError as error:
             raise FormatError(f"index level {level['field']!r}: {error}") from None
     if not parts:
@@ -114,9 +114,9 @@ def decode_rows(
         raise FormatError(f"pandas cannot make an index of these levels: {error}") from None
 
 
-def checked_levels(facts: Json) -> list[Descriptor]:
+def checked_levels(keys: Json) -> list[Descriptor]:
     """Return the checked facts of all levels."""
-    levels = expect_list(facts)
+    levels = expect_list(keys)
     for level in levels:
         if not isinstance(level, dict) or level.get("kind") not in ("range", "field"):
             raise FormatError(f"expected an index level, found {level!r:.60}")

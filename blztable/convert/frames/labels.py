@@ -97,20 +97,20 @@ def encode_label(label: Hashable, depth: int = DEPTH_MAX) -> Json:
     )
 
 
-def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
+def decode_label(value: Json, depth: int = DEPTH_MAX) -> Any:
     """Return the label of a JSON form."""
-    if facts is None or isinstance(facts, bool | str):
-        return facts
-    if isinstance(facts, int):
-        if facts.bit_length() > INTEGER_BITS_MAX:
-            raise FormatError(f"a label of {facts.bit_length()} bits")
-        return facts
-    word, *items = expect_list(facts) or [None]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        if value.bit_length() > INTEGER_BITS_MAX:
+            raise FormatError(f"a label of {value.bit_length()} bits")
+        return value
+    word, *items = expect_list(value) or [None]
     if word == "tuple" and depth > 0:
         return tuple(decode_label(item, depth - 1) for item in items)
     decode, count = KINDS.get(word if isinstance(word, str) else "", (None, 0))
     if decode is None:
-        raise FormatError(f"expected a label, found {facts!r:.60}")
+        raise FormatError(f"expected a label, found {value!r:.60}")
     if word == "datetime" and len(items) == 2:
         decode, count = _folded, 2
     try:
@@ -118,7 +118,7 @@ def decode_label(facts: Json, depth: int = DEPTH_MAX) -> Any:
     except FormatError:
         raise
     except (*REFUSALS, ArithmeticError) as error:
-        raise FormatError(f"expected a label, found {facts!r:.60}: {error}") from None
+        raise FormatError(f"expected a label, found {value!r:.60}: {error}") from None
 
 
 def field_name(label: Hashable) -> str:
@@ -187,10 +187,10 @@ def _encode_datetime(label: datetime.datetime) -> Json:
         text = label.isoformat()
         return ["datetime", text, 1] if label.fold else ["datetime", text]
     zone_ = list(zone_name(label.tzinfo, f"label {label!r:.100}"))
-    facts = ["zoned", label.replace(tzinfo=None, fold=0).isoformat(), label.fold, zone_]
-    if not same_value(_zoned(*facts[1:]), label):
+    value = ["zoned", label.replace(tzinfo=None, fold=0).isoformat(), label.fold, zone_]
+    if not same_value(_zoned(*value[1:]), label):
         raise SchemaError(f"label {label!r:.100}: its zone would come back as another")
-    return facts
+    return value
 
 
 def _zoned(text: Json, fold: Json, tz: Json) -> datetime.datetime:

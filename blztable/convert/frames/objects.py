@@ -81,7 +81,7 @@ def encode_objects(
         if choice == "json" and not isinstance(kind, Simple | Moments):
             return _as_json(values, present, context, descriptor)
         if kind not in _UNSTATED:
-            descriptor["kind"] = kind.facts
+            descriptor["kind"] = kind.as_json
             if not _fits(descriptor):
                 raise UnsuitableError(*first_of(present), "its keys and levels are too many")
         array = kind.encode(present)
@@ -219,7 +219,7 @@ def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | 
     kind = objects.merge.merged(*map(parse, kinds))
     if kind is None:
         raise SchemaError(f"no kind of objects is both {kinds[0]!r:.60} and {kinds[1]!r:.60}")
-    return {**stated, "kind": kind.facts}
+    return {**stated, "kind": kind.as_json}
 
 
 def reshaped(
@@ -236,7 +236,7 @@ def reshaped(
     except FormatError:
         return None
     kind = objects.reshape.reshaped(parse(stated["kind"]), old, new, by_place)
-    descriptor = {**stated, "kind": kind.facts}
+    descriptor = {**stated, "kind": kind.as_json}
     return None if isinstance(kind, Anything) or not _fits(descriptor) else descriptor
 
 

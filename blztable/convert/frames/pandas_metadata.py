@@ -18,7 +18,7 @@ import pyarrow as pa
 from blztable.arrow.types import is_text
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import FIELD_KEY, Descriptor, check_depth, expect_keys
-from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, descriptor_of
 from blztable.convert.frames.header import MASKED, decode_header, encode_header
 from blztable.convert.frames.index import DEFAULT
 from blztable.convert.frames.labels import decode_label
@@ -58,7 +58,7 @@ def from_metadata(schema: pa.Schema, rows: int) -> tuple[Descriptor | None, dict
         metadata = json.loads(text)
         check_depth(metadata, 100)
         frame = _facts(metadata, schema, rows).encode()
-        Facts.decode(frame)
+        FrameInfo.decode(frame)
         return frame, checked_attrs(plain_attrs(metadata.get("attributes") or {}))
     except NOT_UNDERSTOOD:
         return None, {}
@@ -75,21 +75,21 @@ def arrow_metadata(
     if frame is None:
         return None
     try:
-        return _arrow_metadata(Facts.decode(frame), schema, rows, attrs)
+        return _arrow_metadata(FrameInfo.decode(frame), schema, rows, attrs)
     except FormatError:
         return None
 
 
-def _arrow_metadata(facts: Facts, schema: pa.Schema, rows: int, attrs: dict[str, Any]) -> bytes:
-    hidden = [name for name in facts.index_fields() if schema.names.count(name) == 1]
+def _arrow_metadata(info: FrameInfo, schema: pa.Schema, rows: int, attrs: dict[str, Any]) -> bytes:
+    hidden = [name for name in info.index_fields() if schema.names.count(name) == 1]
     fields = [field for field in schema if field.name not in hidden]
-    labels, column_indexes = _labels(facts.header, [field.name for field in fields])
+    labels, column_indexes = _labels(info.header, [field.name for field in fields])
     described = [
-        _column_entry(field, descriptor_of(field, facts), label)
+        _column_entry(field, descriptor_of(field, info), label)
         for field, label in zip(fields, labels, strict=True)
     ]
     index_columns: list[Any] = list(hidden)
-    for level in facts.levels:
+    for level in info.levels:
         name = _label_text(decode_label(level.get("name")))
         if level["kind"] == "range":
             start, step = level["start"], level["step"]
@@ -97,7 +97,7 @@ def _arrow_metadata(facts: Facts, schema: pa.Schema, rows: int, attrs: dict[str,
             index_columns.append({"kind": "range", "name": name, **bounds})
         elif level["field"] in hidden:
             field = schema.field(level["field"])
-            described.append(_column_entry(field, descriptor_of(field, facts), name))
+            described.append(_column_entry(field, descriptor_of(field, info), name))
     metadata = {
         "index_columns": index_columns,
         "column_indexes": column_indexes,
@@ -109,7 +109,7 @@ def _arrow_metadata(facts: Facts, schema: pa.Schema, rows: int, attrs: dict[str,
     return json.dumps(metadata).encode()
 
 
-def _facts(metadata: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
+def _facts(metadata: dict[str, Any], schema: pa.Schema, rows: int) -> FrameInfo:
     entries = {entry.get("field_name") or entry["name"]: entry for entry in metadata["columns"]}
     levels = []
     for column in metadata["index_columns"]:
@@ -141,16 +141,16 @@ def _facts(metadata: dict[str, Any], schema: pa.Schema, rows: int) -> Facts:
     header = _header(metadata.get("column_indexes") or [], fields, entries)
     multi = len(levels) > 1
     encoded = None if header is None else encode_header(header, fields)
-    return Facts(levels or [DEFAULT], multi, encoded, dtypes=described)
+    return FrameInfo(levels or [DEFAULT], multi, encoded, dtypes=described)
 
 
 def _own(entry: dict[str, Any], type_: pa.DataType) -> Descriptor | None:
     """Return the descriptor that `_column_entry` left, if it describes this type."""
-    facts = entry.get("metadata")
-    if not isinstance(facts, dict) or OWN not in facts:
+    info = entry.get("metadata")
+    if not isinstance(info, dict) or OWN not in info:
         return None
     try:
-        descriptor = expect_keys(facts[OWN], ["dtype"], facts[OWN])
+        descriptor = expect_keys(info[OWN], ["dtype"], info[OWN])
         dtypes.decode(pa.chunked_array([], type_), descriptor, None)
     except NOT_UNDERSTOOD:
         return None
@@ -271,14 +271,14 @@ def _types_of(type_: pa.DataType) -> tuple[str, str, Any]:
     return "object", "object", None
 
 
-def _labels(facts: Any, names: list[str]) -> tuple[list[str | None], list[dict[str, Any]]]:
+def _labels(info: Any, names: list[str]) -> tuple[list[str | None], list[dict[str, Any]]]:
     """Return the labels of the columns as text, and an entry for each of their levels.
 
     Default labels are the names. They need no Index, whose first use costs milliseconds.
     """
-    if facts is None:
+    if info is None:
         return list(names), [_entry(None, None, USUAL_LABELS)]
-    header = decode_header(facts, names)
+    header = decode_header(info, names)
     levels = header.levels if isinstance(header, pd.MultiIndex) else [header]
     entries = [_header_entry(level, name) for level, name in zip(levels, header.names, strict=True)]
     return [_label_text(label) for label in header.tolist()], entries

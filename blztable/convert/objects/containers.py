@@ -32,7 +32,7 @@ ARRAYS = {
 class Nulls:
     """No values."""
 
-    facts: Json = "null"
+    as_json: Json = "null"
     is_hashable: bool = True
     takes_any: bool = True
 
@@ -58,9 +58,9 @@ class Items:
     of: Kind
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
-        return [self.word, self.of.facts]
+        return [self.word, self.of.as_json]
 
     @property
     def is_hashable(self) -> bool:
@@ -96,7 +96,7 @@ class Arrays:
     takes_any: bool = True
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
         return ["array", numpy_name(self.dtype)]
 
@@ -144,9 +144,9 @@ class ObjectArrays:
     is_hashable: bool = False
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
-        return ["array", "object", self.of.facts]
+        return ["array", "object", self.of.as_json]
 
     @property
     def takes_any(self) -> bool:
@@ -174,9 +174,9 @@ class Records:
     places: tuple[Kind, ...]
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
-        return ["record", *(kind.facts for kind in self.places)]
+        return ["record", *(kind.as_json for kind in self.places)]
 
     @property
     def is_hashable(self) -> bool:
@@ -217,10 +217,10 @@ class Structs:
     may_lack: bool = False
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
         return {
-            key: ["absent", kind.facts] if is_absent else kind.facts
+            key: ["absent", kind.as_json] if is_absent else kind.as_json
             for key, kind, is_absent in self.fields
         }
 
@@ -280,9 +280,9 @@ class Maps:
     is_hashable: bool = False
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
-        return ["map", self.of_keys.facts, self.of_values.facts]
+        return ["map", self.of_keys.as_json, self.of_values.as_json]
 
     @property
     def takes_any(self) -> bool:

@@ -1,4 +1,4 @@
-"""Find: the kind of objects that all values have, and the kind that facts state.
+"""Find: the kind of objects that all values have, and the kind that a descriptor states.
 
 Knows all kinds. A kind is found as Arrow infers a type, except that values of two kinds are never
 made one: an integer beside floats is refused.
@@ -44,7 +44,7 @@ KEYS_MAX = 256
 class Anything:
     """What Arrow makes of the values of a type, such as that of a field that a struct gets."""
 
-    facts: Json = "any"
+    as_json: Json = "any"
     is_hashable: bool = False
     takes_any: bool = True
 
@@ -76,13 +76,13 @@ def find(values: Values, depth: int = DEPTH_MAX) -> Kind:
     raise _mixed(values)
 
 
-def parse(facts: Json) -> Kind:
-    """Return the kind of checked facts."""
-    if isinstance(facts, str):
-        facts = [facts]
-    if isinstance(facts, dict):
-        return Structs(tuple((key, *_field(kind)) for key, kind in facts.items()))
-    word, *parts = expect_list(facts) or [None]
+def parse(value: Json) -> Kind:
+    """Return the kind that is described, checked."""
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, dict):
+        return Structs(tuple((key, *_field(kind)) for key, kind in value.items()))
+    word, *parts = expect_list(value) or [None]
     match word, parts:
         case "null", []:
             return Nulls()
@@ -107,20 +107,20 @@ def parse(facts: Json) -> Kind:
             return ObjectArrays(parse(of))
         case "array", [dtype]:
             return Arrays(ARRAYS[expect_text(dtype, ARRAYS)])
-    raise FormatError(f"expected a kind of objects, found {facts!r:.60}")
+    raise FormatError(f"expected a kind of objects, found {value!r:.60}")
 
 
-def _field(facts: Json) -> tuple[Kind, bool]:
+def _field(value: Json) -> tuple[Kind, bool]:
     """Return the kind of a field, and whether its null is a key that the dict lacks."""
-    match facts:
+    match value:
         case ["absent", of]:
             return parse(of), True
-    return parse(facts), False
+    return parse(value), False
 
 
 def _expect_hashable(kind: Kind) -> Kind:
     if not kind.is_hashable:
-        raise FormatError(f"a set or a key cannot hold {kind.facts!r:.60}")
+        raise FormatError(f"a set or a key cannot hold {kind.as_json!r:.60}")
     return kind
 
 

@@ -2,8 +2,8 @@
 
 Knows nothing of pandas columns. Values of one kind become an array of one Arrow type and come back
 as they were; None is null. Simple kinds are in this file, and `containers.py` has those that hold
-others. The facts of a kind are JSON. They may come from an untrusted file, so each is checked, and
-so is the type of the array that a kind decodes.
+others. A kind as JSON comes from a descriptor. They may come from an untrusted file, so each is
+checked, and so is the type of the array that a kind decodes.
 """
 
 import datetime
@@ -42,7 +42,7 @@ class Kind(Protocol):
     """Values of one kind. `encode` and `decode` are each other's inverse."""
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
 
     @property
@@ -64,7 +64,7 @@ class Kind(Protocol):
 class Simple:
     """Values without others inside."""
 
-    facts: Json
+    as_json: Json
     types: frozenset[type]
     holds: Callable[[pa.DataType], bool]
     to_arrow: Callable[[Values], pa.Array]
@@ -111,7 +111,7 @@ def check_types(values: Values, types: frozenset[type]) -> None:
 def check_type(kind: Kind, is_right: bool, type_: pa.DataType) -> None:
     """FormatError if an array has not the type of a kind."""
     if not is_right:
-        raise FormatError(f"expected values of the kind {kind.facts!r:.60}, found {type_!s:.200}")
+        raise FormatError(f"expected values of the kind {kind.as_json!r:.60}, found {type_!s:.200}")
 
 
 def _refuse_first(
@@ -280,4 +280,4 @@ _KINDS = (
     *map(_numpy_kind, numbers.PLAIN),
 )
 # In the order in which they are tried: numpy's values beside Python's become Python's.
-SIMPLE: dict[str, Simple] = {kind.facts: kind for kind in _KINDS}
+SIMPLE: dict[str, Simple] = {kind.as_json: kind for kind in _KINDS}

@@ -23,7 +23,7 @@ def merged(one: Kind, other: Kind) -> Kind | None:
 
     New keys come last, as new fields of a struct do.
     """
-    if one.facts == other.facts or isinstance(one, Anything) or isinstance(other, Nulls):
+    if one.as_json == other.as_json or isinstance(one, Anything) or isinstance(other, Nulls):
         return one
     match one, other:
         case Nulls(), _:
@@ -36,7 +36,7 @@ def merged(one: Kind, other: Kind) -> Kind | None:
         case ObjectArrays(), ObjectArrays():
             of = merged(one.of, other.of)
             return of and replace(one, of=of)
-        case Maps(), Maps() if one.of_keys.facts == other.of_keys.facts:
+        case Maps(), Maps() if one.of_keys.as_json == other.of_keys.as_json:
             of = merged(one.of_values, other.of_values)
             return of and replace(one, of_values=of)
         case Records(), Records() if len(one.places) == len(other.places):

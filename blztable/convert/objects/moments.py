@@ -39,7 +39,7 @@ class Moments:
     takes_any: bool = True
 
     @property
-    def facts(self) -> Json:
+    def as_json(self) -> Json:
         """The kind as JSON."""
         return self.word if self.library is None else [self.word, self.library]
 

@@ -192,8 +192,8 @@ def decode_value(value: Json, context: str) -> Any:
     return value
 
 
-def _decode_tagged(facts: list[Json], context: str) -> Any:
-    match facts:
+def _decode_tagged(value: list[Json], context: str) -> Any:
+    match value:
         case ["object", dict() as items]:
             return {key: decode_value(item, context) for key, item in items.items()}
         case ["array", "object", list() as items]:
@@ -212,7 +212,7 @@ def _decode_tagged(facts: list[Json], context: str) -> Any:
                 _hashable(decode_value(key, context)): decode_value(item, context)
                 for key, item in rows
             }
-    return decode_label(facts)
+    return decode_label(value)
 
 
 def _hashable(value: Any) -> Any:

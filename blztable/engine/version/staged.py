@@ -180,8 +180,8 @@ class StagedVersion(Version):
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[GroupIdentity]:
         """Return the identity of each row group: its facts and its file in each column."""
         numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
-        facts = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
-        return list(zip(*(one[start:stop] for one in facts), *numbers, strict=True))
+        lists = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
+        return list(zip(*(one[start:stop] for one in lists), *numbers, strict=True))
 
     def row_group_identities(self, groups: Sequence[int]) -> list[GroupIdentity]:
         """Return the rows, the deleted rows and the bundle of each of these row groups."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow.casts import narrowed
 from blztable.convert.append_source import append_source
-from blztable.convert.frames.frame import Facts, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, descriptor_of
 from blztable.convert.source import is_repeatable
 from blztable.convert.values import GivenValues
 from blztable.engine import change
@@ -165,4 +165,4 @@ def _results(
     column = pa.chunked_array(chunks, chunks[0].type if chunks else field.type)
     if name in target.staged.schema.names:
         column = narrowed(column, target.staged.schema.field(name).type)
-    return GivenValues(column, descriptor_of(field, Facts()))
+    return GivenValues(column, descriptor_of(field, FrameInfo()))

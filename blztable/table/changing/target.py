@@ -20,7 +20,7 @@ from blztable.convert.categories import check_order, one_in_order
 from blztable.convert.coerce_column import coerce_values, default_of, one_row, options_for
 from blztable.convert.column_type import EmptyColumns, altered
 from blztable.convert.frames.descriptor import Descriptor
-from blztable.convert.frames.frame import Facts, described, descriptor_of
+from blztable.convert.frames.frame import FrameInfo, described, descriptor_of
 from blztable.convert.frames.objects import NO_OPTION
 from blztable.convert.gateway import Ingested, IngestOptions, Nan
 from blztable.convert.objects.tagged import checked_attrs
@@ -214,7 +214,7 @@ class ChangeTarget:
     def computed(self, values: Mapping[int, Any]) -> "Coerce":
         """Return what makes the results of these expressions new values of their columns."""
         given = {
-            index: descriptor_of(self.field_of(value), Facts())
+            index: descriptor_of(self.field_of(value), FrameInfo())
             for index, value in values.items()
             if isinstance(value, pc.Expression)
         }
@@ -235,7 +235,7 @@ class ChangeTarget:
         if index is None:
             return pa.field("", expressions.type_of(expression, schema))
         field = schema.field(index)
-        descriptor = descriptor_of(field, Facts.decode(self.staged.frame))
+        descriptor = descriptor_of(field, FrameInfo.decode(self.staged.frame))
         return described(field, descriptor).with_nullable(True)
 
     def default(self, default: Any, field: pa.Field, order: pa.Array | None) -> pa.Scalar | None:

@@ -47,7 +47,7 @@ def test_objects_of_one_kind_come_back_as_they_were(data):
     kind = find(values)
     array = kind.encode(values)
     array.validate(full=True)
-    back = parse(json.loads(json.dumps(kind.facts))).decode(pa.concat_arrays([array, array]))
+    back = parse(json.loads(json.dumps(kind.as_json))).decode(pa.concat_arrays([array, array]))
     assert same(list(back), [*values, *values])
 
 
