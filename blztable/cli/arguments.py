@@ -97,9 +97,9 @@ def _move(commands: Any) -> None:
     _json(one)
 
 
-def _evolve(one: Any) -> None:
+def _evolve(parser: Any) -> None:
     text = "let later data bring new columns and wider types"
-    one.add_argument("--evolve", action="store_true", help=text)
+    parser.add_argument("--evolve", action="store_true", help=text)
 
 
 def _look(commands: Any) -> None:
@@ -217,69 +217,69 @@ def _path_command(commands: Any, name: str, run: str, text: str) -> Parser:
     return made
 
 
-def _files(one: Parser, text: str) -> None:
+def _files(parser: Parser, text: str) -> None:
     """Add the arguments of a command that reads files into a table."""
-    one.add_argument("files", nargs="+", type=_path, metavar="FILE", help=text)
-    one.add_argument("table", type=_path, metavar="TABLE", help="directory or file of the table")
+    parser.add_argument("files", nargs="+", type=_path, metavar="FILE", help=text)
+    parser.add_argument("table", type=_path, metavar="TABLE", help="directory or file of the table")
     text = f"one of {', '.join(FORMATS_IN)}; by default what the name or the first bytes say"
-    one.add_argument("--format", choices=FORMATS_IN, metavar="FORMAT", help=text)
-    _columns(one, "columns to import, in this order")
+    parser.add_argument("--format", choices=FORMATS_IN, metavar="FORMAT", help=text)
+    _columns(parser, "columns to import, in this order")
     text = "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]"
-    one.add_argument(
+    parser.add_argument(
         "--dtype", action="append", default=[], type=_pair, metavar="A=TYPE", help=text
     )
     text = "a text that stands for a missing value in CSV, beside the empty one"
-    one.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
+    parser.add_argument("--null", action="append", default=[], metavar="TEXT", help=text)
     text = "between the values of a row in CSV, default a comma"
-    one.add_argument("--delimiter", type=_character, metavar="C", help=text)
+    parser.add_argument("--delimiter", type=_character, metavar="C", help=text)
     text = "before the places of a number in CSV, default a point"
-    one.add_argument("--decimal", type=_character, default=".", metavar="C", help=text)
+    parser.add_argument("--decimal", type=_character, default=".", metavar="C", help=text)
     text = "the first line of CSV has values; the columns are named f0, f1, f2"
-    one.add_argument("--no-header", action="store_true", help=text)
+    parser.add_argument("--no-header", action="store_true", help=text)
     text = "lines to skip at the begin of each CSV file"
-    one.add_argument("--skip", type=_count, default=0, metavar="N", help=text)
-    one.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
+    parser.add_argument("--skip", type=_count, default=0, metavar="N", help=text)
+    parser.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
 
 
-def _commit_id(one: Parser) -> None:
+def _commit_id(parser: Parser) -> None:
     text = "name of this work, for example its date; work that was committed once is not repeated"
-    one.add_argument("--commit-id", metavar="ID", help=text)
+    parser.add_argument("--commit-id", metavar="ID", help=text)
 
 
-def _rows(one: Parser) -> None:
+def _rows(parser: Parser) -> None:
     """Add the options of a read of rows."""
-    _columns(one, "columns to read, in this order")
-    _where(one)
-    _at(one)
+    _columns(parser, "columns to read, in this order")
+    _where(parser)
+    _at(parser)
 
 
-def _columns(one: Parser, text: str) -> None:
-    one.add_argument("--columns", metavar="A,B", help=text)
+def _columns(parser: Parser, text: str) -> None:
+    parser.add_argument("--columns", metavar="A,B", help=text)
 
 
-def _where(one: Parser, required: bool = False) -> None:
+def _where(parser: Parser, required: bool = False) -> None:
     text = "only rows that meet a condition, for example \"amt > 3 and day = '2026-01-02'\""
-    one.add_argument("--where", required=required, metavar="CONDITION", help=text)
+    parser.add_argument("--where", required=required, metavar="CONDITION", help=text)
 
 
-def _at(one: Parser) -> None:
+def _at(parser: Parser) -> None:
     text = "number, tag or time of a version, default the newest"
     names = ("--at", "--version-number")
-    one.add_argument(*names, type=_version, default={}, metavar="VERSION", help=text)
+    parser.add_argument(*names, type=_version, default={}, metavar="VERSION", help=text)
 
 
-def _format(one: Parser, default: str) -> None:
+def _format(parser: Parser, default: str) -> None:
     text = f"one of {', '.join(FORMATS_OUT)}; {default}"
-    one.add_argument("--format", choices=FORMATS_OUT, metavar="FORMAT", help=text)
+    parser.add_argument("--format", choices=FORMATS_OUT, metavar="FORMAT", help=text)
 
 
-def _output(one: Parser, required: bool) -> None:
+def _output(parser: Parser, required: bool) -> None:
     text = "file to write, `-` for standard output; it is replaced when all rows are written"
-    one.add_argument("-o", "--output", type=_path, required=required, metavar="FILE", help=text)
+    parser.add_argument("-o", "--output", type=_path, required=required, metavar="FILE", help=text)
 
 
-def _json(one: Parser) -> None:
-    one.add_argument("--json", action="store_true", help="print one JSON document")
+def _json(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _path(text: str) -> str:
@@ -344,6 +344,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _wait(one: Parser) -> None:
+def _wait(parser: Parser) -> None:
     text = "wait for writers, default 30"
-    one.add_argument("--wait", type=_seconds, default=30.0, metavar="SECONDS", help=text)
+    parser.add_argument("--wait", type=_seconds, default=30.0, metavar="SECONDS", help=text)

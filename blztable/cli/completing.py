@@ -23,8 +23,8 @@ def completion(options: argparse.Namespace) -> None:
     print(shtab.complete(made, options.shell))
 
 
-def _actions(one: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in one._actions:
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():

@@ -140,9 +140,9 @@ def vacuumed_lines(result: Json) -> Iterator[str]:
         yield f"kept, because they are open elsewhere: versions {numbers['pinned']}"
 
 
-def _commit(one: blz.VersionInfo) -> Json:
-    time = None if one.time is None else one.time.isoformat(timespec="seconds")
-    return {"time": time and time.replace("+00:00", "Z"), "operation": one.operation}
+def _commit(info: blz.VersionInfo) -> Json:
+    time = None if info.time is None else info.time.isoformat(timespec="seconds")
+    return {"time": time and time.replace("+00:00", "Z"), "operation": info.operation}
 
 
 def schema(table: blz.CTable) -> Json:

@@ -71,14 +71,14 @@ def decode_nested(nodes: Sequence[Streams], type_: pa.DataType) -> pa.Scalar:
     return _assembled(root, iter(nodes), 1, [0])[0]
 
 
-def from_json(found: object, type_: pa.DataType) -> pa.Scalar:
+def from_json(value: object, type_: pa.DataType) -> pa.Scalar:
     """Decode a default value with its bytes in base64, or raise CorruptError.
 
     That of a nested type is a list of its nodes.
     """
     if not is_nested(type_):
-        return decode_default(_bytes(found), type_)
-    return decode_nested([_node(node) for node in _list(found)], type_)
+        return decode_default(_bytes(value), type_)
+    return decode_nested([_node(node) for node in _list(value)], type_)
 
 
 def _streams(flat: pa.Array) -> Streams:
@@ -214,10 +214,10 @@ def _check_rows(rows: int) -> None:
         raise LimitError(f"a default has {rows} items; at most {MAX_ROWS} are kept")
 
 
-def _list(found: object) -> list[object]:
-    if not isinstance(found, list):
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
         raise CorruptError("the default value is not a list of nodes")
-    return found
+    return value
 
 
 def _node(node: object) -> Streams:

@@ -165,29 +165,29 @@ def _headers(source: ByteSource, front: Front) -> Iterator[tuple[int, ChunkHeade
 
 
 def _whole_rows(
-    found: list[tuple[int, ChunkHeader]], info: ArrayInfo
+    headers: list[tuple[int, ChunkHeader]], info: ArrayInfo
 ) -> tuple[list[tuple[int, ChunkHeader]], int]:
     """Return the chunks that are whole rows of chunks, and the number of rows of the array."""
     step = info.chunk_shape[0]
     one_row = replace(info, shape=(step, *info.shape[1:]))
     per_row = len(one_row.grid)
     # Rows without items have no chunks.
-    if not 1 <= per_row <= len(found):
+    if not 1 <= per_row <= len(headers):
         return [], 0
     if info.items:
-        return found, len(found)
+        return headers, len(headers)
     shares = [one_row.raw_size(number) // step for number in range(per_row)]
     rows = 0
-    for first in range(0, len(found) - per_row + 1, per_row):
-        sizes = [header.nbytes for _, header in found[first : first + per_row]]
+    for first in range(0, len(headers) - per_row + 1, per_row):
+        sizes = [header.nbytes for _, header in headers[first : first + per_row]]
         # The last row of chunks may be shorter than the others.
         height = sizes[0] // shares[0]
         if not 1 <= height <= step or sizes != [height * share for share in shares]:
-            return found[:first], rows
+            return headers[:first], rows
         rows += height
         if height < step:
-            return found[: first + per_row], rows
-    return found[: len(found) // per_row * per_row], rows
+            return headers[: first + per_row], rows
+    return headers[: len(headers) // per_row * per_row], rows
 
 
 def _trailer(source: ByteSource, front: Front, first: bytes) -> tuple[int, bytes]:

@@ -62,11 +62,11 @@ class StreamBatch:
     values_nbytes: int
     odd: Mapping[int, Encoding] = field(default_factory=dict)
 
-    def stream(self, place: int) -> Stream:
+    def stream(self, column: int) -> Stream:
         """Return one of the streams."""
-        encoding = self.odd.get(place, self.encoding)
-        encoding = encoding and encoding.rebased(int(self.bases[place]))
-        return Stream(self.layout, self.data[place], None, encoding, self.values_nbytes)
+        encoding = self.odd.get(column, self.encoding)
+        encoding = encoding and encoding.rebased(int(self.bases[column]))
+        return Stream(self.layout, self.data[column], None, encoding, self.values_nbytes)
 
 
 def encode_batch(layout: StreamLayout, columns: np.ndarray, page_rows: int) -> list[StreamBatch]:

@@ -169,37 +169,37 @@ class ObjectArrays:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Tuples of one length, with a kind for each place."""
+    """Tuples of one length, with a kind for each item."""
 
-    places: tuple[Kind, ...]
+    kinds: tuple[Kind, ...]
 
     @property
     def as_json(self) -> Json:
         """The kind as JSON."""
-        return ["record", *(kind.as_json for kind in self.places)]
+        return ["record", *(kind.as_json for kind in self.kinds)]
 
     @property
     def is_hashable(self) -> bool:
         """True if a set can hold the values."""
-        return all(kind.is_hashable for kind in self.places)
+        return all(kind.is_hashable for kind in self.kinds)
 
     @property
     def takes_any(self) -> bool:
         """True if every list is one of the kind."""
-        return all(kind.takes_any for kind in self.places)
+        return all(kind.takes_any for kind in self.kinds)
 
     def encode(self, values: Values) -> pa.Array:
         """Return the tuples as structs."""
         check_types(values, frozenset({tuple}))
         for row, value in enumerate(values):
-            if value is not None and len(value) != len(self.places):
-                raise UnsuitableError(row, value, f"other tuples have {len(self.places)} items")
-        arrays = [kind.encode(place(values, i)) for i, kind in enumerate(self.places)]
+            if value is not None and len(value) != len(self.kinds):
+                raise UnsuitableError(row, value, f"other tuples have {len(self.kinds)} items")
+        arrays = [kind.encode(place(values, i)) for i, kind in enumerate(self.kinds)]
         return _structs(arrays, list(map(str, range(len(arrays)))), values)
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Return the structs as tuples."""
-        columns = _columns(self, array, list(map(str, range(len(self.places)))), self.places)
+        columns = _columns(self, array, list(map(str, range(len(self.kinds)))), self.kinds)
         missing = missing_of(array)
         rows: list[Any] = list(zip(*columns, strict=True))
         for row in [] if missing is None else np.flatnonzero(missing):

@@ -39,10 +39,10 @@ def merged(one: Kind, other: Kind) -> Kind | None:
         case Maps(), Maps() if one.of_keys.as_json == other.of_keys.as_json:
             of = merged(one.of_values, other.of_values)
             return of and replace(one, of_values=of)
-        case Records(), Records() if len(one.places) == len(other.places):
-            pairs = zip(one.places, other.places, strict=True)
+        case Records(), Records() if len(one.kinds) == len(other.kinds):
+            pairs = zip(one.kinds, other.kinds, strict=True)
             places = [kind for pair in pairs if (kind := merged(*pair))]
-            return Records(tuple(places)) if len(places) == len(one.places) else None
+            return Records(tuple(places)) if len(places) == len(one.kinds) else None
     # Integers of the column become floats; those of the data stay what they are.
     return other if (one, other) == (SIMPLE["int"], SIMPLE["float"]) else None
 
@@ -70,5 +70,5 @@ def lenient(kind: Kind) -> Kind:
         case Maps():
             return replace(kind, of_values=lenient(kind.of_values))
         case Records():
-            return Records(tuple(map(lenient, kind.places)))
+            return Records(tuple(map(lenient, kind.kinds)))
     return kind

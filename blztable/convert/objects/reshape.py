@@ -25,8 +25,8 @@ def reshaped(kind: Kind, old: pa.DataType, new: pa.DataType, by_place: bool) -> 
         case Structs() if pa.types.is_struct(new):
             return _fields(kind, old, new, by_place)
         case Records() if pa.types.is_struct(new):
-            names = list(map(str, range(len(kind.places))))
-            pairs = zip(names, kind.places, strict=True)
+            names = list(map(str, range(len(kind.kinds))))
+            pairs = zip(names, kind.kinds, strict=True)
             found = Structs(tuple((name, of, False) for name, of in pairs))
             found = _fields(found, old, new, by_place)
             is_same = [name for name, _, _ in found.fields] == names

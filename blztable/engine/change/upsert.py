@@ -89,7 +89,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         groups = range(len(staged.head.row_groups))
         found = {group: finder.find(opened, scan, group) for group in groups}
         found = {group: one for group, one in found.items() if len(one.rows)}
-        places = np.concatenate([np.empty(0, np.int64), *(one.places for one in found.values())])
+        places = np.concatenate([np.empty(0, np.int64), *(one.new_rows for one in found.values())])
         moved: dict[int, _MatchedRows] = {}
         if found and new.values:
             moved = {g: one for g, one in found.items() if are_few(len(one.rows), one.of)}
@@ -112,18 +112,18 @@ def _update(
     change_set: ChangeSet,
     opened: OpenColumns,
     new: NewRows,
-    found: Mapping[int, "_MatchedRows"],
+    matched: Mapping[int, "_MatchedRows"],
     finder: "_Finder",
 ) -> None:
     """Give these rows their new values."""
-    if not found:
+    if not matched:
         return
-    places = np.concatenate([one.places for one in found.values()])
+    new_rows = np.concatenate([one.new_rows for one in matched.values()])
     values = {
-        index: pa.chunked_array([take(one_array(new.table.column(index)), places)])
+        index: pa.chunked_array([take(one_array(new.table.column(index)), new_rows)])
         for index in new.values
     }
-    masks = {group: one.mask() for group, one in found.items()}
+    masks = {group: one.mask() for group, one in matched.items()}
     set_values(change_set, opened, values, masks, finder.matches)
 
 
@@ -137,21 +137,21 @@ def _append(
     """Append rows in the order of the new ones: those that move from `before`, and the `rest`."""
     first = np.cumsum([0, *before.head.row_groups])
     numbers = [one.rows + first[group] for group, one in moved.items()]
-    places = np.concatenate([*(one.places for one in moved.values()), rest])
-    if not len(places):
+    new_rows = np.concatenate([*(one.new_rows for one in moved.values()), rest])
+    if not len(new_rows):
         return
-    order, columns = np.argsort(places, kind="stable"), new.table.columns
+    order, columns = np.argsort(new_rows, kind="stable"), new.table.columns
     # Rows that move keep the values of the other columns, and their keys.
     kept = [index for index in range(len(columns)) if index not in new.values]
     with OpenColumns.whole(before) as opened:
         old = take_rows(opened, kept, np.concatenate(numbers)) if moved else []
-    columns = [take(one_array(column), places[order]) for column in columns]
+    columns = [take(one_array(column), new_rows[order]) for column in columns]
     for index, column in zip(kept, old, strict=False):
         fresh = take(one_array(new.table.column(index)), rest)
         columns[index] = take(one_array(pa.chunked_array([*column.chunks, fresh])), order)
     table = pa.Table.from_arrays(columns, names=list(map(str, range(len(columns)))))
     staged, lacking = change_set.staged, {*range(len(columns))} - new.given
-    segment = (staged.schema, staged.head.pandas, [(table, len(places))])
+    segment = (staged.schema, staged.head.pandas, [(table, len(new_rows))])
     append(change_set, [segment], filled=lacking if len(rest) else ())
 
 
@@ -160,7 +160,7 @@ class _MatchedRows:
     """Rows of a row group, and for each of them the new row that has its key."""
 
     rows: np.ndarray
-    places: np.ndarray
+    new_rows: np.ndarray
     # The number of rows of the row group.
     of: int
 

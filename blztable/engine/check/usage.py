@@ -323,10 +323,10 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     )
 
 
-def _add(found: _StreamUsage, part: Part, spec: StreamSpec) -> None:
-    found.encodings[spec.kind] = None
-    found.nbytes += spec.nbytes
-    found.nbytes_encoded += spec.info.nbytes
+def _add(usage: _StreamUsage, part: Part, spec: StreamSpec) -> None:
+    usage.encodings[spec.kind] = None
+    usage.nbytes += spec.nbytes
+    usage.nbytes_encoded += spec.info.nbytes
     if not spec.info.chunks:
         return
     superchunk, reader, first = part.superchunk, part.reader, spec.first_chunk
@@ -340,9 +340,9 @@ def _add(found: _StreamUsage, part: Part, spec: StreamSpec) -> None:
     assert superchunk is not None
     assert reader is not None
     offsets = superchunk.offsets
-    found.cbytes += int((offsets[last] - offsets[first]) * share)
+    usage.cbytes += int((offsets[last] - offsets[first]) * share)
     with part.error_context():
-        found.codecs[_codec(reader.read(offsets[first + shown], CHUNK_HEADER.size))] = None
+        usage.codecs[_codec(reader.read(offsets[first + shown], CHUNK_HEADER.size))] = None
 
 
 def _codec(header: bytes) -> str:

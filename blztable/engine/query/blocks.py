@@ -85,14 +85,14 @@ class Blocks:
         ranges = self.groups[firsts], self.starts[firsts], self.stops[lasts]
         return [RowSpan(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
 
-    def picked(self, places: np.ndarray) -> list[RowIndices]:
+    def picked(self, positions: np.ndarray) -> list[RowIndices]:
         """Return the rows at these ascending indices, which count through all blocks."""
         if not len(self):
             return []
         ends = np.cumsum(self.rows)
         # Where the rows of each block end among the places; there are far fewer blocks than rows.
-        counts = np.diff(np.searchsorted(places, ends), prepend=0)
-        rows = places + np.repeat(self.stops - ends, counts)
+        counts = np.diff(np.searchsorted(positions, ends), prepend=0)
+        rows = positions + np.repeat(self.stops - ends, counts)
         firsts = np.flatnonzero(np.diff(self.groups, prepend=-1))
         of_groups = np.split(rows, np.cumsum(np.add.reduceat(counts, firsts))[:-1])
         return [

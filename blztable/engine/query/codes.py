@@ -67,11 +67,11 @@ class CodedColumn:
         )
         return pa.chunked_array(list(chunks), self.type)
 
-    def chosen(self, flags: np.ndarray, places: np.ndarray) -> pa.ChunkedArray:
+    def chosen(self, flags: np.ndarray, positions: np.ndarray) -> pa.ChunkedArray:
         """Return the values of some rows: `selection.chosen` of the codes, looked up."""
         found, begin = [], 0
         for values, codes in self.parts:
-            rows = selection.chosen(codes, flags, places, begin)
+            rows = selection.chosen(codes, flags, positions, begin)
             found += [_looked_up(values, chunk) for chunk in rows.chunks]
             begin += len(codes)
         return pa.chunked_array(found, self.type)
@@ -146,8 +146,8 @@ def _looked_up(values: pa.Array, codes: pa.Array) -> pa.Array:
 
 def _range(flags: np.ndarray) -> tuple[int, int]:
     """Return the smallest range that has all set flags."""
-    places = np.flatnonzero(flags)
-    return (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
+    positions = np.flatnonzero(flags)
+    return (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (0, 0)
 
 
 def _within(codes: np.ndarray, low: int, high: int) -> np.ndarray:

@@ -75,19 +75,19 @@ class _MorselColumn:
     rows: np.ndarray
     values: pa.ChunkedArray | CodedColumn
 
-    def of(self, rows: np.ndarray, places: np.ndarray | None) -> pa.ChunkedArray:
+    def of(self, rows: np.ndarray, indices: np.ndarray | None) -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
         is_coded = isinstance(self.values, CodedColumn)
-        count = np.count_nonzero(rows) if places is None else len(places)
+        count = np.count_nonzero(rows) if indices is None else len(indices)
         if count == len(self.values):
             return self.values.decoded() if is_coded else self.values
         if len(self.values) < len(rows):
-            rows, places = rows[self.rows], None
-        if places is None:
-            places = np.flatnonzero(rows)
+            rows, indices = rows[self.rows], None
+        if indices is None:
+            indices = np.flatnonzero(rows)
         if is_coded:
-            return self.values.chosen(rows, places)
-        return selection.chosen(self.values, rows, places)
+            return self.values.chosen(rows, indices)
+        return selection.chosen(self.values, rows, indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class _RowsToRead:
         A flag for each row of the morsel.
     selection
         The same rows by row group: spans, or indices if single rows are picked.
-    places
-        The places of the flags if single rows are picked.
+    indices
+        The indices of the flags if single rows are picked.
     """
 
     rows: np.ndarray
     selection: Sequence[RowSelection]
-    places: np.ndarray | None = None
+    indices: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -152,7 +152,7 @@ class Morsel:
             self._passing = true if passing is None else passing & true
         else:
             self._passing = np.ones_like(rows) if passing is None else passing
-            self._passing[read.rows if read.places is None else read.places] &= true
+            self._passing[read.rows if read.indices is None else read.indices] &= true
 
     def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _RowsToRead | None:
         """Return the pages of columns that have one of these rows; None to read single rows."""
@@ -175,13 +175,13 @@ class Morsel:
 
     def _picked(self, rows: np.ndarray) -> _RowsToRead:
         """Return these rows, one by one."""
-        places = np.flatnonzero(rows)
-        return _RowsToRead(rows, self._blocks.picked(places), places)
+        indices = np.flatnonzero(rows)
+        return _RowsToRead(rows, self._blocks.picked(indices), indices)
 
     def _mask_of_codes(self, step: Step, read: _RowsToRead) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
-        if len(step.columns) != 1 or not step.terms or read.places is not None:
+        if len(step.columns) != 1 or not step.terms or read.indices is not None:
             return None
         (index,) = step.columns
         if index not in self._columns:
@@ -208,7 +208,7 @@ class Morsel:
         read = self._pages(self._passing, columns) or picked
         if read is not picked:
             self._read_codes(columns, read)
-        values = self._values(columns, self._passing, read, picked.places)
+        values = self._values(columns, self._passing, read, picked.indices)
         return FilteredRows(picked.selection, values)
 
     def _read_codes(self, columns: Iterable[int], read: _RowsToRead) -> None:
@@ -226,7 +226,7 @@ class Morsel:
         columns: Iterable[int],
         rows: np.ndarray,
         read: _RowsToRead,
-        places: np.ndarray | None = None,
+        indices: np.ndarray | None = None,
     ) -> dict[int, pa.ChunkedArray]:
         """Return columns of these rows; those that do not cover them yet are read.
 
@@ -235,7 +235,7 @@ class Morsel:
         missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
         for index, values in self._read(missing, read.selection).items():
             self._columns[index] = _MorselColumn(read.rows, values)
-        return {index: self._columns[index].of(rows, places) for index in columns}
+        return {index: self._columns[index].of(rows, indices) for index in columns}
 
     def _read(
         self, columns: Iterable[int], selection: Sequence[RowSelection]

@@ -359,27 +359,30 @@ def _function(call: Call, operands: list[Operand]) -> Rule | None:
     return None
 
 
-def _starts(one: Operand, pattern: pa.Scalar) -> Tests:
+def _starts(operand: Operand, pattern: pa.Scalar) -> Tests:
     """Return the tests for a prefix: its items lie between the prefix and its successor."""
     start = pattern.as_buffer().to_pybytes()
-    lowest, highest = one.lowest.cast(pa.large_binary()), one.highest.cast(pa.large_binary())
+    lowest, highest = (
+        operand.lowest.cast(pa.large_binary()),
+        operand.highest.cast(pa.large_binary()),
+    )
     above = above_prefix(start, is_text=False)
     if above is None:
         return [highest >= start], [lowest < start]
     return [highest >= start, lowest < above], [lowest < start, highest >= above]
 
 
-def _membership(one: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
+def _membership(operand: Operand, options: Mapping[str, pa.Scalar]) -> Rule | None:
     values = options["value_set"].values
-    if values.type != one.type:
+    if values.type != operand.type:
         return None
     members = values.drop_null()
-    if one.kind == "float":
+    if operand.kind == "float":
         members = members.filter(pc.invert(pc.is_nan(members)))
     has_null = values.null_count > 0
     has_nan = len(members) + values.null_count < len(values)
     matching = _NullTest(options["null_matching_behavior"].as_py())
-    return partial(_is_in, one, _Set(members, has_null, has_nan, matching))
+    return partial(_is_in, operand, _Set(members, has_null, has_nan, matching))
 
 
 def _anything(statistics: ZoneStatistics) -> Kleene:
@@ -403,26 +406,26 @@ def _is_null_condition(rule: Rule, statistics: ZoneStatistics) -> Kleene:
     return Kleene(flags.null, flags.true | flags.false, np.zeros_like(flags.null))
 
 
-def _is_null_literal(one: Operand) -> bool:
-    return not isinstance(one.source, int) and not one.source.is_valid
+def _is_null_literal(operand: Operand) -> bool:
+    return not isinstance(operand.source, int) and not operand.source.is_valid
 
 
-def _is_null(one: Operand, with_nan: bool, statistics: ZoneStatistics) -> Kleene:
-    kinds = one.value_kinds(statistics)
+def _is_null(operand: Operand, with_nan: bool, statistics: ZoneStatistics) -> Kleene:
+    kinds = operand.value_kinds(statistics)
     never = np.zeros_like(kinds.null)
     if with_nan:
         return Kleene(kinds.null | kinds.nan, kinds.value, never)
     return Kleene(kinds.null, kinds.nan | kinds.value, never)
 
 
-def _is_nan(one: Operand, statistics: ZoneStatistics) -> Kleene:
-    kinds = one.value_kinds(statistics)
+def _is_nan(operand: Operand, statistics: ZoneStatistics) -> Kleene:
+    kinds = operand.value_kinds(statistics)
     return Kleene(kinds.nan, kinds.value, kinds.null)
 
 
-def _is_in(one: Operand, values: _Set, statistics: ZoneStatistics) -> Kleene:
-    kinds = one.value_kinds(statistics)
-    bounds = project_bounds([one.lowest, one.highest], [one], statistics)
+def _is_in(operand: Operand, values: _Set, statistics: ZoneStatistics) -> Kleene:
+    kinds = operand.value_kinds(statistics)
+    bounds = project_bounds([operand.lowest, operand.highest], [operand], statistics)
     may, must = (True, False) if bounds is None else _among(values.members, *bounds)
     is_matched = values.nulls is _NullTest.MATCH and values.has_null
     is_null = values.nulls in (_NullTest.EMIT_NULL, _NullTest.INCONCLUSIVE)

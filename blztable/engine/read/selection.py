@@ -126,15 +126,15 @@ def without_deleted(
         for pieces in chunks:
             rows = len(pieces[0])
             first, last = np.searchsorted(gone, [begin, begin + rows])
-            places = gone[first:last] - begin
+            positions = gone[first:last] - begin
             if first < last <= first + rows // SLICED_ROWS:
-                ends = [-1, *places.tolist(), rows]
+                ends = [-1, *positions.tolist(), rows]
                 pieces[:] = [pieces[0][one + 1 : other] for one, other in pairwise(ends)]
             elif first < last:
                 mask = masks.get((begin, rows))
                 if mask is None:
                     is_kept = np.ones(rows, np.bool_)
-                    is_kept[places] = False
+                    is_kept[positions] = False
                     mask = masks[begin, rows] = pa.array(is_kept)
                 cuts.append(partial(_keep, pieces, mask))
             begin += rows
@@ -169,9 +169,9 @@ def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.Chunke
     if deleted:
         stored = rows + deletions.count(deleted)
         check_rows(stored, "the rows of a row group")
-        places = np.minimum(deletions.live(deleted, np.arange(stored)), rows - 1)
+        positions = np.minimum(deletions.live(deleted, np.arange(stored)), rows - 1)
         whole = [one_array(one) if isinstance(one, pa.ChunkedArray) else one for one in arrays]
-        arrays, rows = [take(one, places) for one in whole], stored
+        arrays, rows = [take(one, positions) for one in whole], stored
     return pa.Table.from_arrays(list(arrays), names=list(map(str, range(len(arrays))))), rows
 
 
@@ -235,7 +235,7 @@ def cut_spans(
 
 
 def chosen(
-    column: pa.ChunkedArray, flags: np.ndarray, places: np.ndarray, begin: int = 0
+    column: pa.ChunkedArray, flags: np.ndarray, positions: np.ndarray, begin: int = 0
 ) -> pa.ChunkedArray:
     """Return rows of a column, chunk by chunk, because not all chunks can be joined.
 
@@ -245,14 +245,14 @@ def chosen(
     found = []
     for chunk in column.chunks:
         end = begin + len(chunk)
-        first, last = np.searchsorted(places, (begin, end)).tolist()
+        first, last = np.searchsorted(positions, (begin, end)).tolist()
         if (len(chunk) - (last - first)) * NEARLY_ALL <= len(chunk):
             # Arrow copies runs of rows, not one after another.
             bits = bitmap(flags[begin:end])
             mask = pa.Array.from_buffers(pa.bool_(), len(chunk), [None, bits])
             found.append(_filtered(chunk, mask))
         elif first < last:
-            rows = places[first:last]
+            rows = positions[first:last]
             found.append(_cast(take(chunk, rows - begin if begin else rows), column.type))
         begin = end
     return pa.chunked_array(found, column.type)

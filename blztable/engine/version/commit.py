@@ -309,7 +309,7 @@ class Commit:
             raise
 
 
-def _find_newest(plan: CommitPlan, known: Version | None) -> Newest:
+def _find_newest(plan: CommitPlan, cached: Version | None) -> Newest:
     """Read the newest version, unless it is the one that is known.
 
     A replacement accepts one that is damaged or missing.
@@ -317,7 +317,7 @@ def _find_newest(plan: CommitPlan, known: Version | None) -> Newest:
     store = plan.store
     try:
         numbers = versions.checked_numbers(store)
-        version = versions.load_unless(known, store, max(numbers)) if numbers else None
+        version = versions.load_unless(cached, store, max(numbers)) if numbers else None
     except CorruptError:
         if not plan.is_replacement:
             raise

@@ -281,10 +281,10 @@ def load(store: Store, number: int) -> Version:
         raise _with_intact(type(error)(f"{message}; {hint}"), intact) from None
 
 
-def load_unless(known: Version | None, store: Store, number: int) -> Version:
+def load_unless(cached: Version | None, store: Store, number: int) -> Version:
     """Return a version as `load`; a known one that has this number is not read again."""
-    if known is not None and known.head.version == number:
-        return known
+    if cached is not None and cached.head.version == number:
+        return cached
     return load(store, number)
 
 

@@ -189,8 +189,8 @@ class PartWriter:
         pages, _ = statistics(pa.Array.from_buffers(type_, columns.size, values), rows)
         for streams in encode_batch(layout, columns, page_rows):
             some = [writers[number] for number in streams.columns.tolist()]
-            found = [pages.of_zone(number) for number in streams.columns.tolist()]
-            tasks += PartWriter._add_batch(some, (rows, page_rows), streams, found)
+            of_batch = [pages.of_zone(number) for number in streams.columns.tolist()]
+            tasks += PartWriter._add_batch(some, (rows, page_rows), streams, of_batch)
         return tasks
 
     @staticmethod
@@ -198,18 +198,18 @@ class PartWriter:
         writers: Sequence["PartWriter"],
         rows: tuple[int, int],
         streams: StreamBatch,
-        found: Sequence[Statistics],
+        of_parts: Sequence[Statistics],
     ) -> list[Task]:
         """Add parts to their bundle; those that it has no room for get files.
 
-        `rows` are those of a part and of a page, and `found` has the statistics of each part.
+        `rows` are those of a part and of a page, and `of_parts` has the statistics of each part.
         """
         first = writers[0]
         assert first._bundle is not None
         sizes = {VALUES: streams.values_nbytes}
 
         def on_stored(at: Sequence[int], cbytes: Sequence[int]) -> None:
-            for writer, whole, entry, nbytes in zip(writers, found, at, cbytes, strict=True):
+            for writer, whole, entry, nbytes in zip(writers, of_parts, at, cbytes, strict=True):
                 writer._sizes, writer._whole = sizes, whole
                 writer._finish(PartMeta(*rows, nbytes, 0, 0, 0), entry)
 
@@ -217,7 +217,7 @@ class PartWriter:
         if len(writers) > 1 and first._bundle.takes(part):
             return first._bundle.add([writer._index for writer in writers], part)
         tasks = []
-        for place, (writer, whole) in enumerate(zip(writers, found, strict=True)):
+        for place, (writer, whole) in enumerate(zip(writers, of_parts, strict=True)):
             # The one page of a part has the statistics of the part.
             tasks += writer._encoded(Block(*rows, (streams.stream(place),)), whole, whole)
         return tasks

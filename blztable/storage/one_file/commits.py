@@ -169,7 +169,7 @@ def check_front(source: "Reader | _Tail", commit: "FileCommit", name: str) -> No
         )
 
 
-def newest(source: Reader, name: str, known: FileCommit | None = None) -> FileCommit | None:
+def newest(source: Reader, name: str, cached: FileCommit | None = None) -> FileCommit | None:
     """Return the newest commit of a file; None if there is none.
 
     `known` is a commit of this file, found before. The front is compared with the newest commit
@@ -180,8 +180,8 @@ def newest(source: Reader, name: str, known: FileCommit | None = None) -> FileCo
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None:
-        found = known
-        start = known.behind if known is not None else len(front_of(source, name))
+        found = cached
+        start = cached.behind if cached is not None else len(front_of(source, name))
         at = start
         for head in records(source, start):
             at = behind_record(source, head)
@@ -203,7 +203,7 @@ def newest(source: Reader, name: str, known: FileCommit | None = None) -> FileCo
             )
         # Nothing behind it is cut off, so nothing is lost that another program could still read.
         found = replace(found, behind=size, damage=damage)
-    if found is not None and found is not known and size <= tuning.current.tail_bytes:
+    if found is not None and found is not cached and size <= tuning.current.tail_bytes:
         check_front(tail, found, name)
     return found
 

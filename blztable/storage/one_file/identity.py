@@ -123,22 +123,22 @@ class KnownCommits:
 
     def look(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
-        known = self.newest
+        cached = self.newest
         for _ in range(_LOOKS):
             source = self.file.look()
             if self.file.is_gone:
-                if known is None:
+                if cached is None:
                     self.newest = max(self.all, key=lambda one: one.end, default=None)
                 return self.newest
             if source is None or is_unborn(source):
                 self.newest = None
                 return None
-            if known is not None and known.source is not source:
-                known = None
-            if known is not None and known.behind == source.size:
-                return known
+            if cached is not None and cached.source is not source:
+                cached = None
+            if cached is not None and cached.behind == source.size:
+                return cached
             size = source.size
-            self.newest = newest(source, self._file.name, known)
+            self.newest = newest(source, self._file.name, cached)
             if self.newest is not None:
                 self.all.add(self.newest)
                 return self.newest

@@ -69,7 +69,7 @@ class Writing:
         self._published = 0
 
     @classmethod
-    def begin(cls, file: File, known: FileCommit | None) -> Self:
+    def begin(cls, file: File, cached: FileCommit | None) -> Self:
         """Find the newest commit, and cut off what killed writers left behind it."""
         source = file.look()
         if source is None:
@@ -77,9 +77,9 @@ class Writing:
         if is_unborn(source):
             file.cut(0)
             file.append([new_front(_new_id())])
-        if known is not None and known.source is not source:
-            known = None
-        commit = newest(source, file.name, known)
+        if cached is not None and cached.source is not source:
+            cached = None
+        commit = newest(source, file.name, cached)
         if commit is None:
             front = front_of(source, file.name)
             commit = FileCommit(source, Listing(), len(front), b"", len(front), crc32(front))

@@ -127,23 +127,23 @@ class Several:
         counted = 0
         for one in self.members:
             plan = self[[]]._plan(one, filters)
-            if plan is not None and plan.left is None:
+            if plan is not None and plan.remaining is None:
                 with closing(one.store):
                     counted += one.source.count(filters=plan.passed)
             elif plan is not None:
                 counted += self[[]]._table(one, filters).num_rows
         return counted
 
-    def _table(self, one: Member, filters: Any) -> pa.Table:
-        plan = self._plan(one, filters)
+    def _table(self, member: Member, filters: Any) -> pa.Table:
+        plan = self._plan(member, filters)
         if plan is None:
             return no_rows(self.schema)
-        with closing(one.store):
-            return self._fields_of(one.source[plan.stored].to_arrow(filters=plan.passed), plan)
+        with closing(member.store):
+            return self._fields_of(member.source[plan.stored].to_arrow(filters=plan.passed), plan)
 
-    def _plan(self, one: Member, filters: Any) -> "_ScanPlan | None":
+    def _plan(self, member: Member, filters: Any) -> "_ScanPlan | None":
         """Return how a table is read; None if no row of it meets the condition."""
-        stored = _stored(one)
+        stored = _stored(member)
         same = {name for name in stored if stored[name] == self.whole.field(name).type}
         passed, left, needed = None, None, set[str]()
         for condition, _ in [] if filters is None else expression_tree.parts(filters):
@@ -155,11 +155,13 @@ class Several:
                 left = condition if left is None else left & condition
                 needed |= names
             else:
-                values = {name: self._constant(one, name, 1) for name in names}
+                values = {name: self._constant(member, name, 1) for name in names}
                 if not expressions.mask(condition, values, 1)[0]:
                     return None
         read = dict.fromkeys([*self.schema.names, *sorted(needed)])
-        return _ScanPlan(one, [name for name in read if name in stored], list(read), passed, left)
+        return _ScanPlan(
+            member, [name for name in read if name in stored], list(read), passed, left
+        )
 
     def _fields_of(self, table: pa.Table, plan: "_ScanPlan") -> pa.Table:
         """Return the columns of the result, for rows that were read from one table."""
@@ -176,10 +178,12 @@ class Several:
                     "tables read as one need a common type: leave the table or the column out",
                 )
         kept = None
-        if plan.left is not None:
-            names = [self.whole.names[i] for i in expressions.columns_of(plan.left, self.whole)]
+        if plan.remaining is not None:
+            names = [
+                self.whole.names[i] for i in expressions.columns_of(plan.remaining, self.whole)
+            ]
             needed = {name: columns[name] for name in names}
-            kept = pa.array(expressions.mask(plan.left, needed, rows))
+            kept = pa.array(expressions.mask(plan.remaining, needed, rows))
         if not len(self.schema):
             rows = rows if kept is None else kept.true_count
             return pa.table({"": pa.nulls(rows)}).select([])
@@ -187,10 +191,10 @@ class Several:
         result = pa.Table.from_arrays(arrays, schema=self.schema)
         return result if kept is None else result.filter(kept)
 
-    def _constant(self, one: Member, name: str, rows: int) -> pa.ChunkedArray:
+    def _constant(self, member: Member, name: str, rows: int) -> pa.ChunkedArray:
         """Return a column with one value in all rows."""
         type_ = self.whole.field(name).type
-        value = one.values.get(name)
+        value = member.values.get(name)
         if value is None:
             return pa.chunked_array([pa.nulls(rows, type_)])
         return pa.chunked_array([pa.repeat(value.cast(type_), rows)])
@@ -204,25 +208,27 @@ class _ScanPlan:
     stored: list[str]
     read: list[str]
     passed: pc.Expression | None
-    left: pc.Expression | None
+    remaining: pc.Expression | None
 
 
-def _stored(one: Member) -> dict[str, pa.DataType]:
+def _stored(member: Member) -> dict[str, pa.DataType]:
     """Return the types of the columns that are read from a table; one of nulls need not be."""
-    schema = without_views(one.source.schema)
+    schema = without_views(member.source.schema)
     return {field.name: field.type for field in schema if not pa.types.is_null(field.type)}
 
 
-def _schema_of(one: Member) -> pa.Schema:
+def _schema_of(member: Member) -> pa.Schema:
     """Return the columns of a table, and behind them those of its path."""
-    schema = without_views(one.source.schema)
+    schema = without_views(member.source.schema)
     if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
         raise SchemaError(
-            f"{one.name} has several columns named {repeated[0]!r}; rename one with "
+            f"{member.name} has several columns named {repeated[0]!r}; rename one with "
             "rename_columns(), or leave the table out"
         )
-    added = [pa.field(name, value.type) for name, value in one.values.items()]
-    return reduce(pa.Schema.append, (one for one in added if one.name not in schema.names), schema)
+    added = [pa.field(name, value.type) for name, value in member.values.items()]
+    return reduce(
+        pa.Schema.append, (member for member in added if member.name not in schema.names), schema
+    )
 
 
 def _united(ours: tuple[str, pa.Schema], theirs: tuple[str, pa.Schema]) -> tuple[str, pa.Schema]:

@@ -35,14 +35,14 @@ def coded_types(snapshot: Snapshot, positions: Sequence[int]) -> dict[str, pa.Da
 
 def dataset_of(
     reader: Callable[[Snapshot, Sequence[int]], Any],
-    seen: tuple[Snapshot, Sequence[int]],
+    scanned: tuple[Snapshot, Sequence[int]],
     dictionaries: Coded,
     views: bool,
     on_corrupt: OnCorrupt,
 ) -> BlzDataset:
     """Return a dataset with some columns shown as dictionaries, and others as views of these."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    snapshot, positions = seen
+    snapshot, positions = scanned
     viewed = coded(snapshot, positions) if views or dictionaries == "auto" else []
     shown: Sequence[int] = viewed
     if dictionaries != "auto":
