@@ -1,4 +1,4 @@
-"""Arrow objects: Python objects of Arrow values whose kind no descriptor names.
+"""Arrow objects: pandas columns of pyarrow-backed dtypes that no descriptor names.
 
 Knows nothing of descriptors. Values become what pyarrow makes of them in pandas, except where
 pyarrow loses digits, shows values below a null, or ends the process.

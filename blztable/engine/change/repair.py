@@ -1,4 +1,4 @@
-"""Repair: the next version has what is whole of a damaged one.
+"""Repair: commit the undamaged row groups of a damaged version as the next version.
 
 Theory of operation. `verify` tells the row groups with damage. Each of them is read as far as it
 can be read, and written again; the others stay as they are. The damaged version stays what it was.

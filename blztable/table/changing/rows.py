@@ -1,4 +1,4 @@
-"""Rows: the bodies of the verbs that change rows by a condition, by their place, or not at all.
+"""Rows: append, update, delete, sort and compact, for the verbs of a table and a transaction.
 
 Knows how data become rows and values of the table's types. Writes no file.
 """
