@@ -236,6 +236,25 @@ def test_no_call_stars_a_literal():
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+def test_a_search_for_a_class_name_finds_one_class():
+    """Without its underscore too; no alias of a type has the name of a class."""
+    homes: dict[str, list[str]] = {}
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.strip("_"), []).append(f"class in {name}")
+        for node in tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(target, ast.Name) and re.search("[a-z]", target.id):
+                homes.setdefault(target.id.strip("_"), []).append(f"alias in {name}")
+    wrong = {
+        name: found
+        for name, found in homes.items()
+        if len(found) > 1 and any(home.startswith("class") for home in found)
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("room", ["format", "columns", "convert"])
 def test_pure_rooms_open_nothing(room):
     wrong = [
