@@ -199,7 +199,7 @@ class ChangeSet:
         old: Old | None = None,
         *,
         is_whole: bool = False,
-        look: OnProgress | None = None,
+        on_progress: OnProgress | None = None,
     ) -> tuple[NewGroups, list[StagedColumn]]:
         """Write row groups of some columns; return the row groups and the written columns.
 
@@ -219,7 +219,7 @@ class ChangeSet:
             progress,
             old,
             bundles if is_whole else None,
-            look,
+            on_progress,
         )
         staged = list(staged_columns(columns, as_lines=not head.row_groups))
         self.commit.files.finish(files)
