@@ -218,7 +218,7 @@ def open(
 
 
 def exists(path: StoreLike) -> bool:
-    """Whether a table is at a path, so that `open` finds it.
+    """True if there is a table at a path that `open` can open.
 
     Parameters
     ----------

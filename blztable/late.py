@@ -1,4 +1,4 @@
-"""Late: a package whose files are imported at their first use, and not with the files that name it.
+"""Late: packages whose files are imported at their first use.
 
 Such a package is a *door*. Its `__init__.py` names its files below TYPE_CHECKING, for readers, for
 type checkers and for the law of imports; a user writes `door.file.function(...)`.

@@ -1,4 +1,4 @@
-"""Opens the array at a place of the user: to read it, to change it, or what is whole of it.
+"""Opening: open an array to read, to change, or to rescue what is intact.
 
 A file of a path is locked while it is open: shared by readers, exclusive by one writer. A file
 object is locked only within the process, for one writer. Knows nothing of indices of numpy.

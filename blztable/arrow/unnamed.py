@@ -1,4 +1,4 @@
-"""Unnamed types: the types of values of dictionaries and of runs, which have no field.
+"""Unnamed types: extension types and narrow run ends inside dictionaries and runs.
 
 Arrow writes the name of an extension type in the metadata of a field, so that of a dictionary's
 values is lost, or taken for that of the dictionary. Run ends of 16 bits reach too few rows for a

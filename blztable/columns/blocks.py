@@ -1,4 +1,4 @@
-"""The classes of this room: layouts and blocks to encode; pieces, targets and decoders to decode.
+"""Blocks: the classes by which arrays become streams, and streams become arrays.
 
 Theory of operation. An Arrow array is stored as a tree of blocks. A block has rows, streams of
 bytes, and children; the codec of its type and encoding (`types.py`) says which. Writing is one

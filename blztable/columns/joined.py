@@ -1,4 +1,4 @@
-"""Joined: nested arrays as one, whose dictionaries are united.
+"""Joined: concatenate nested arrays, and unite their dictionaries.
 
 Theory of operation. Arrow concatenates neither all nested types nor dictionaries of nested values.
 So arrays are flattened and each node is joined by itself. Codes of a dictionary count from 0 in

@@ -9,9 +9,8 @@ one schema each; each segment is an iterator of parts. The writer draws the part
 a time, in the order of the rows.
 
 1. `source` yields a DataFrame or an Arrow table as one item, and an iterator item by item.
-2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the segment. For a
-new
-   table, `evolved` always widens types. Columns of the null type take any type in each call.
+2. With `evolve`, `evolved` widens the schema for the item. A changed schema ends the segment. For
+   a new table, `evolved` always widens types. Columns of the null type take any type in each call.
 3. `coerce_item` matches columns by name, casts each without loss, fills the columns that the item
    lacks, and checks that its index continues the table's.
 4. Ordered categories are compared with the table's, or with those of the first item.
@@ -134,7 +133,7 @@ class AppendSource:
     ) -> None:
         # Number of rows; None if it is unknown.
         self.rows = items.rows
-        # The schema of the first run.
+        # The schema of the first segment.
         self.schema = table.schema
         self.attrs = items.attrs
         # Valid after all parts of a segment were drawn: the columns that an item lacked.

@@ -26,7 +26,7 @@ class _MemoryValue:
 
 
 class RamStore(Store):
-    """Values in memory. Gone with the store; other processes do not see it."""
+    """Values in memory, which are gone with the store. Other processes do not see them."""
 
     def __init__(self, name: str = "memory") -> None:
         self._name = name
@@ -198,7 +198,7 @@ class RamStore(Store):
 
 
 class MemoryStore:
-    """A place for tables in memory, in place of a path.
+    """Memory that holds one table; pass it where a path is expected.
 
     All functions and methods work on it as on a directory: versions, transactions, filters, threads
     that read and write. Its table is gone with the store. Other processes do not see it. It has no

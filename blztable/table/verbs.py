@@ -60,7 +60,7 @@ class Verbs(TableReader):
         storage: Storage | None = None,
         progress: ProgressOption = None,
     ) -> Changed:
-        """Add rows at the end, in place of those that meet a condition if one is given.
+        """Append rows; with `replace_where`, remove the rows that meet it in the same commit.
 
         Columns are matched by name, in any order. A missing column is filled with its default, or
         with nulls if it is nullable. Another type is taken where no value changes, such as whole
@@ -78,7 +78,7 @@ class Verbs(TableReader):
             twice, also at the same time: its rows are in the table once.
         evolve : bool, optional
             If True, columns that the table lacks are added, with nulls in the existing rows, and a
-            column becomes wider where the data needs it, all in the same commit: integers and
+            column becomes wider where the data need it, all in the same commit: integers and
             floats, decimals, dates, times and timestamps get the narrowest type that holds the old
             and new values, and a column of nulls gets the type of the data. A column of the null
             type takes any type without this option.

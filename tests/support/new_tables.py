@@ -19,7 +19,7 @@ class Stream:
         return self.table.schema
 
     @property
-    def runs(self):
+    def segments(self):
         rows = self.table.num_rows if self.count is None else self.count
         yield self.schema, None, iter([(self.table, rows)])
 

@@ -1,4 +1,4 @@
-"""A struct without its fields: its validity. The fields are parts of their own."""
+"""Structs: only which rows are null; each field is a part of its own."""
 
 from collections.abc import Sequence
 

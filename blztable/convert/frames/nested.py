@@ -1,4 +1,4 @@
-"""Nested: Arrow arrays as pyarrow can make Python objects of them without changing integers.
+"""Nested: Arrow arrays changed so that pyarrow makes no floats of integers beside nulls.
 
 pyarrow makes floats of integers beside nulls. A field is null wherever its struct is, so that one
 null struct would make floats of all, although nobody sees these nulls. Knows nothing of pandas.

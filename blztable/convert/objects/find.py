@@ -1,4 +1,4 @@
-"""Find: the kind of objects that all values have, and the kind that a descriptor states.
+"""Find: which kind of object a column holds, from its values or from its descriptor.
 
 Knows all kinds. A kind is found as Arrow infers a type, except that values of two kinds are never
 made one: an integer beside floats is refused.

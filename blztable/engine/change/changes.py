@@ -11,13 +11,13 @@ A change keeps the read set it relies on (`reliance.py`), not the version itself
 | Append | the columns, the default values it used; the row count, if an index continues from it |
 | Join (merge, compaction, sort) | the columns, and its row groups, still adjacent |
 | NoJoin (a sort that found the rows in order) | the same as Join |
-| Rewrite (delete), Update | the columns, its row groups, and that no row was added that it means |
+| Rewrite (delete), Update | the columns, its row groups, and no added row of its predicate |
 | NoRewrite (a delete or update that found no rows) | the same as Rewrite |
-| Rows (truncate, resize), AddColumns, Retype | the columns and all row groups |
+| Rows (resize), AddColumns, Retype | the columns and all row groups |
 | Rows that a resize added | all default values as well |
 | Retype that changes a type | the default value of the column as well |
 | Retype that keeps files and allows nulls | the columns |
-| NoRows (a truncate or resize that found no rows) | the same as Rows |
+| NoRows (a resize that found no rows) | the same as Rows |
 | Select (drop, reorder), Rename, Reshape (fields that go or get other names) | the columns |
 | Reshape (a new field) | the columns and all row groups |
 | Keys (attributes, properties, metalayers, tags) | the keys that it changes; their columns |
@@ -189,7 +189,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class NoRows:
-    """Change nothing, for a truncate or resize that found no rows.
+    """Change nothing, for a resize that found no rows.
 
     Another commit may have added rows since, so the change relies on all rows.
     """

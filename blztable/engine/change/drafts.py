@@ -1,4 +1,4 @@
-"""Drafts: what a killed creation or copy leaves in a store of one writer, so that rows can be read.
+"""Drafts: manifests of single row groups, by which an interrupted file can be rescued.
 
 A draft is a manifest of one row group. The creation appends it behind the parts of the row group,
 so the parts of a draft that can be read are whole. No commit names drafts. A store of many writers

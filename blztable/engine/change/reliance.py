@@ -9,8 +9,7 @@ that it looked for (`WriteSet`). It is right on another version if both hold the
 1. Its row groups are still there. A commit that rewrote or removed one of them conflicts, and so
    does one that deleted rows in it.
 2. No commit has added a row for which the predicate is true. Blind appends are an exception: they
-looked
-   at no row, so they may as well come after the change, and their rows are kept.
+   read no row, so they may as well come after the change, and their rows are kept.
 
 The head says for each row group when rows last came by another commit than a blind append
 (`changed`), so no version between the two is needed. Row groups that came since are searched:
@@ -142,8 +141,7 @@ class WriteSet:
     ----------
     groups : sequence of int
         Indices of the row groups that are rewritten or removed; empty if no row was found.
-        identities : sequence of
-    GroupIdentity
+    identities : sequence of GroupIdentity
         Rows, deleted rows and bundle of each.
     lines : sequence of Line
         The files of each, column by column.

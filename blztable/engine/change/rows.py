@@ -59,7 +59,7 @@ def append(
 
     Once the rows of a segment are drawn, `filled` has the columns that the data lacked, which got
     defaults, and `continues_index` returns whether the index of the rows continues the table's.
-    `on_progress` is called while the first run is written.
+    `on_progress` is called while the first segment is written.
     """
     progress, done = progress or Progress(None, None, 1), 0
     for schema, frame, portions in segments:

@@ -1,4 +1,4 @@
-"""Codes: a column of some rows as codes, and the values that the codes of each part stand for.
+"""Codes: evaluate a condition on the few values that codes stand for, not on each row.
 
 An encoded part has codes of one or two bytes, a part of a dictionary type has indices. If each code
 stands for the same value in all pages, Arrow evaluates a condition on these values as it does on

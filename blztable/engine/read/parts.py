@@ -4,11 +4,9 @@ From the bytes up to the column:
 
 1. A superchunk: front and trailer are read and checked, and the bytes of a chunk. It knows neither
    types nor columns.
-2. `block_spec` matches the blocks of a superchunk with the type of the column, and checks that they
-fit
-   together: where the chunks of each stream are, and how values come from them.
-3. A bundle is opened once for all of its columns; `block_spec` takes the streams of a part in it
-too.
+2. `block_spec` matches the blocks of a superchunk with the type of the column. It checks that they
+   fit together: where the chunks of each stream are, and how values come from them.
+3. A bundle is opened once for all of its columns. `block_spec` takes the streams of a part in it.
 4. `OpenParts` opens the file, compares it with the manifest and with the type of the column, and
    returns a `Part`: the tree of blocks, with the spec of every stream.
 

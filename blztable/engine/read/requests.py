@@ -2,7 +2,7 @@
 
 `SpanRows` are whole pages, decoded in place. `PickedRows` are single rows, picked out of the chunks
 of their pages; the offsets of text items are located first, in a separate phase. Both have a method
-for each phase of the reader (`columns.py`): locate the items, plan the pieces of the result, fill
+for each phase of the reader (`phases.py`): locate the items, plan the pieces of the result, fill
 them with bytes, copy the picked rows out.
 
 A child of a block (a dictionary) is read whole. Opens nothing and decodes nothing itself.

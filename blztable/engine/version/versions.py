@@ -46,7 +46,7 @@ _LINES_BYTES = 32 << 10
 class Version:
     """A version whose head is read. The line of a column is read at its first use and kept.
 
-    Each node of a field, at every level of its type, has a line in the manifest (`column_tree`).
+    Each node of a field, at every level of its type, has a line in the manifest (`schema.py`).
     """
 
     store: Store

@@ -1,5 +1,4 @@
-"""Builds a bundle: the entries and encodings of its parts, and their streams as chunks.
-streams.
+"""Bundle builder: the entries, encodings and chunks of a bundle.
 
 A stream group has the streams of one form, one behind the other in chunks. A batch of parts is
 added at once, as arrays. Neither encodes nor compresses.

@@ -68,7 +68,7 @@ def _append(
 
 
 def update(target: ChangeTarget, values: Mapping[str, Any], where: Any, evolve: bool) -> None:
-    """Set columns in some change.rows."""
+    """Set columns in some rows."""
     change_set, staged = target.change_set, target.staged
     new_values: dict[int, Any] = {}
     with ExitStack() as stack:
@@ -133,7 +133,7 @@ def resize(target: ChangeTarget, n: int) -> None:
 
 
 def compact(target: ChangeTarget, sort_by: str | Sequence[str | tuple[str, str]] | None) -> None:
-    """Merge small row groups, or sort all change.rows."""
+    """Merge small row groups, or sort all rows."""
     order = None if sort_by is None else sort_keys.parsed(sort_by)
     change.compact.compact(target.change_set, order)
 
@@ -155,7 +155,7 @@ def _results(
     expression: pc.Expression,
     masks: Mapping[int, "RowMask"],
 ) -> GivenValues:
-    """Return the values of an expression in the selected change.rows."""
+    """Return the values of an expression in the selected rows."""
     field = target.field_of(expression)
     parts = [
         change.update.evaluated(opened, expression, group, mask.unpacked())

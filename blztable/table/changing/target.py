@@ -1,4 +1,4 @@
-"""Target: what a verb changes, and its columns as user data meets them.
+"""Target: the change set of a verb, and how user data become values of its columns.
 
 Knows how values become rows of a column: the default, the categories and the missing values that
 the column has. Changes nothing by itself.

@@ -1,4 +1,4 @@
-"""The row groups of a version, and neighbouring rows of it as the fragments of a dataset.
+"""Ranges: row groups and runs of rows of a version, as fragments of a dataset.
 
 Knows nothing of datasets: a range has the methods of a reader that a scan calls.
 """

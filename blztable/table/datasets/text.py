@@ -1,4 +1,4 @@
-"""Text for engines: the columns that a dataset shows as dictionaries, or as views of these.
+"""Text for engines: text columns that a dataset gives as dictionaries or as views.
 
 Knows a snapshot and readers of it, and nothing of files.
 """
