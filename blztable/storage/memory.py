@@ -225,6 +225,9 @@ class MemoryStore:
         # What the package works on: `resolve.store_at` returns it.
         self._ram_store = RamStore(name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._ram_store.__reduce__()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._ram_store.name!r})"
 

@@ -19,8 +19,9 @@ from blztable import tuning
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
 from blztable.engine import change, check
+from blztable.engine import version as engine_version
 from blztable.engine.read.losses import Loss
-from blztable.engine.version import history, vacuum
+from blztable.engine.version import history
 from blztable.engine.version.versions import RETRIES, RETRY_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
@@ -531,7 +532,7 @@ class CTable(Verbs, Closing):
         done = self._make(changing.rows.erase, where)
         newest = self._snapshot.version
         store = newest.store
-        vacuumed = vacuum.vacuum(store, keep=1, wait=wait)
+        vacuumed = engine_version.vacuum.vacuum(store, keep=1, wait=wait)
         others = [one for one in history.list_versions(store) if one.number != self.version]
         left = [_left(newest, where, other, vacuumed.damaged) for other in others]
         gone = done.rows_deleted, self.version, vacuumed.versions
@@ -581,7 +582,7 @@ class CTable(Verbs, Closing):
         self._check_alone()
         store = self._snapshot.version.store
         keep = None if keep is None else checked_integer(keep, "keep")
-        return vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
+        return engine_version.vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
 
     def _make_named(
         self,

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -385,7 +386,7 @@ KILLED = """
 import os, signal, sys
 from blztable import tuning
 from blztable.cli import main, sources
-batches = sources.Files.batches
+batches = sources.SourceFiles.batches
 
 def killed(self):
     for number, batch in enumerate(batches(self)):
@@ -394,7 +395,7 @@ def killed(self):
             os.kill(os.getpid(), signal.SIGKILL)
 
 tuning.current = tuning.Tuning(block_bytes=64)
-sources.Files.batches = killed
+sources.SourceFiles.batches = killed
 main(["import", "x.csv", sys.argv[1], "--append", "--layout", sys.argv[2]])
 """
 
@@ -568,7 +569,7 @@ def test_an_upsert_of_several_files_changes_no_value(run, type_, format, evolve)
     said = run("upsert", *names, "t.blz", "--on", "k", *evolve, code=1)
     assert said.startswith("blz: one.")
     assert "column 'v'" in said
-    assert any(f" is {value}" in said for value in ("9007199254740993", "4.0", "0.5"))
+    assert re.search(r"is (9007199254740993|4\.0|0\.5);|(9007199254740993|0\.5) does not fit", said)
     assert blz.read_table("t.blz").num_rows == 1
 
 

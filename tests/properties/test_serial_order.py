@@ -84,7 +84,7 @@ def check(place, all_done: list[Done]) -> int:
 
 
 # Operations of versions that hold what the versions before them hold.
-NOT_TOLD = ("merge", "compact", "sort", "tags", "properties", "reorder_columns")
+NOT_TOLD = ("merge", "compact", "sort", "tags", "properties", "alter_column")
 
 
 def appended_blindly(change: Change) -> set[int]:

@@ -121,6 +121,7 @@ class TestCosts:
         monkeypatch.setattr(StagedVersion, "with_columns", counting)
         narrow = pa.table({f"n{number}": pa.array([1] * rows, "i1") for number in range(30)})
         t = table(narrow)
+        made.clear()
         wide = {f"n{number}": pa.array([1000], "i2") for number in range(30)}
         new = {f"m{number}": [str(number)] for number in range(30)}
         assert t.append({**wide, **new}, evolve=True).version == 2

@@ -135,8 +135,8 @@ LOAD = """
 import pickle, sys
 with open(sys.argv[1], "rb") as file:
     table, narrowed, column = pickle.load(file)
-assert table.version == 1 and table.column_names == ["n", "text"]
-assert narrowed.column_names == ["text"] and column.name == "n"
+assert table.version == 1 and table.columns == ["n", "text"]
+assert narrowed.columns == ["text"] and column.name == "n"
 try:
     table.attrs["a"] = 1
     print("written")

@@ -143,8 +143,10 @@ def _head(
     paths = [*chain.from_iterable(map(paths_of, schema.types, roots))]
     layers = {LayerKey("", FIXED, name): one for name, one in (storage.meta or {}).items()}
     for name, own in (storage.columns or {}).items():
-        owner = str(roots[schemas.index_of(schema, name, "the data")][0])
-        layers |= {LayerKey(owner, FIXED, key): one for key, one in (own.meta or {}).items()}
+        # Options of a name are those of all columns that have it; metalayers belong to one.
+        if own.meta:
+            owner = str(roots[schemas.index_of(schema, name, "the data")][0])
+            layers |= {LayerKey(owner, FIXED, key): one for key, one in own.meta.items()}
     check(layers)
     properties = properties_of(storage)
     if keys:

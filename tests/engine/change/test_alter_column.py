@@ -384,7 +384,7 @@ class TestFrames:
 
 class TestMistakes:
     def test_nothing_to_change_is_told(self):
-        with pytest.raises(ValueError, match="at least one of dtype, nullable and default"):
+        with pytest.raises(ValueError, match="one of dtype, nullable, default and position"):
             table({"a": [1]}).alter_column("a")
 
     def test_a_column_that_is_not_there_is_told(self):

@@ -28,7 +28,7 @@ from blztable.format.chunk import (
     ChunkHeader,
     Compression,
 )
-from blztable.storage.memory import MemoryStore
+from blztable.storage.memory import RamStore
 
 RANDOM = random.Random(7)
 RNG = np.random.default_rng(7)
@@ -200,7 +200,7 @@ def written(store, name, group=-1):
 
 
 def test_each_row_group_is_tried_by_itself():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"x": UUIDS}, store)
     with blz.open(store, "a") as t:
         t.append({"x": SENTENCES})
@@ -210,7 +210,7 @@ def test_each_row_group_is_tried_by_itself():
 
 def test_optimize_is_kept_by_column_and_only_if_it_was_given():
     data = {"a": SENTENCES, "b": SENTENCES}
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(data, store)
     with blz.open(store, "a") as t:
         kept = t._snapshot.version.head.properties
@@ -225,7 +225,7 @@ def test_optimize_is_kept_by_column_and_only_if_it_was_given():
 
 
 def test_an_update_and_a_compaction_are_tried_again():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"x": UUIDS, "n": range(ROWS)}, store, storage=blz.Storage(row_group_rows=ROWS // 2))
     with blz.open(store, "a") as t:
         t.update({"x": "time and time again, all day"}, where=pc.field("n") < ROWS // 2)
@@ -236,7 +236,7 @@ def test_an_update_and_a_compaction_are_tried_again():
 
 
 def test_optimize_of_a_call_goes_before_the_codec_of_the_table():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"x": SENTENCES}, store, compression="zlib", storage=blz.Storage(clevel=1))
     blz.to_blz({"x": SENTENCES}, store, mode="a", storage=blz.Storage(optimize="size"))
     blz.to_blz({"x": SENTENCES}, store, mode="a")
@@ -244,7 +244,7 @@ def test_optimize_of_a_call_goes_before_the_codec_of_the_table():
 
 
 def test_a_codec_goes_before_optimize_where_both_are_given():
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz(
         {"x": SENTENCES, "y": SENTENCES},
         store,
@@ -260,7 +260,7 @@ def test_a_level_without_a_codec_is_one_of_lz4():
 
 
 def test_create_takes_optimize():
-    store = MemoryStore()
+    store = RamStore()
     with blz.create(store, {"x": pa.string()}, storage=blz.Storage(optimize="size")) as t:
         t.append({"x": SENTENCES})
     assert written(store, "x")[0] == "zstd"
@@ -279,7 +279,7 @@ def test_bits_of_a_chunk_that_blosc_does_not_shuffle_by_bits_are_shuffled_by_byt
     "values", [RNG.integers(0, 1000, 70_001), np.cumsum(RNG.integers(0, 9, 200_001))]
 )
 def test_codes_of_any_number_of_rows_are_shuffled_by_bits(values):
-    store = MemoryStore()
+    store = RamStore()
     blz.to_blz({"x": values}, store, storage=blz.Storage(encoding="auto"))
     with blz.open(store) as t:
         (stream,) = t["x"].streams()

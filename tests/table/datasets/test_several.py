@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow.compute import field
 
 import blztable as blz
+from blztable.storage.memory import RamStore
 from blztable.table.datasets.dataset import BlzDataset
 from blztable.table.datasets.several import Member, Several
 
@@ -335,7 +336,7 @@ def test_it_answers_what_the_tables_answer_as_one(data, condition):
             )
             for name in sorted(names)
         }
-        store = blz.MemoryStore()
+        store = RamStore()
         blz.to_blz(pa.table(columns), store)
         members.append((store, number))
         tables.append(pa.table(columns))
