@@ -15,7 +15,6 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from blztable import tuning
 from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
 from blztable.engine import change, check
@@ -490,7 +489,7 @@ class CTable(Verbs, Closing):
         losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
         return Repaired(version, losses)
 
-    def erase(self, where: Any, *, wait: float = tuning.current.lock_seconds) -> Erased:
+    def erase(self, where: Any, *, wait: float | None = None) -> Erased:
         """Remove rows for good: from the table, from its files, and with its older versions.
 
         Deletes the rows, writes again what has their values, and removes all other versions. A
@@ -503,7 +502,8 @@ class CTable(Verbs, Closing):
         where : str, pyarrow.compute.Expression, list of tuples or list of such lists
             Condition that a row must meet, as for `delete`.
         wait : float, optional
-            Maximum time to wait until no writer is active, in seconds.
+            Maximum time to wait until no writer is active, in seconds. By default
+            `Tuning.lock_seconds`.
 
         Returns
         -------
@@ -543,7 +543,7 @@ class CTable(Verbs, Closing):
         *,
         keep: int | None = None,
         older_than: float | None = None,
-        wait: float = tuning.current.lock_seconds,
+        wait: float | None = None,
     ) -> Vacuumed:
         """Remove versions that are no longer kept, and files that killed writers left.
 
@@ -557,7 +557,8 @@ class CTable(Verbs, Closing):
         older_than : float, optional
             Time since a version was superseded, in seconds, after which it is removed.
         wait : float, optional
-            Maximum time to wait until no writer is active, in seconds.
+            Maximum time to wait until no writer is active, in seconds. By default
+            `Tuning.lock_seconds`.
 
         Returns
         -------

@@ -17,7 +17,7 @@ A budget in bytes needs the sizes of the files that older versions name; they ar
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Self
@@ -52,8 +52,8 @@ class RetentionLimits:
         Bytes that the older versions may take beside the newest one; None for any number.
     """
 
-    versions: int = tuning.current.keep_versions
-    seconds: float = tuning.current.keep_seconds
+    versions: int = field(default_factory=lambda: tuning.current.keep_versions)
+    seconds: float = field(default_factory=lambda: tuning.current.keep_seconds)
     nbytes: int | None = None
 
     @classmethod

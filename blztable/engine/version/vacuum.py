@@ -31,7 +31,7 @@ def vacuum(
     *,
     keep: int | None = None,
     older_than: float | None = None,
-    wait: float = tuning.current.lock_seconds,
+    wait: float | None = None,
 ) -> Vacuumed:
     """Remove expired versions and orphans; None stands for the table's own property.
 
@@ -45,6 +45,7 @@ def vacuum(
         There is no table, or only an unfinished one, which the next writer removes.
     """
     _check(keep, older_than)
+    wait = tuning.current.lock_seconds if wait is None else wait
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:
         raise versions.no_table(store)
     with ExitStack() as held:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import blztable as blz
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.vacuum import vacuum
@@ -433,3 +434,13 @@ def test_a_place_that_is_a_link_is_refused(local, tmp_path):
     with pytest.raises(CorruptError):
         vacuum(local)
     assert tree(local) == before
+
+
+def test_a_vacuum_waits_as_long_as_the_tuning_says_now(tuned):
+    tuned(lock_seconds=0)
+    store = RamStore()
+    blz.to_blz({"a": [1]}, store)
+    with blz.open(store, "a") as t, t.transaction() as tx:
+        tx.append({"a": [2]})
+        with blz.open(store, "a") as other, pytest.raises(blz.BusyError, match="all 0 seconds"):
+            other.vacuum()
