@@ -46,8 +46,9 @@ class Tuning:
     encoded_bytes: int = 1 << 10
     # A sample of a column with nulls must have at least this many values.
     sampled_values: int = 256
-    # Rows for each value that is no decimal, and for each item of a dictionary, at least.
-    rows_per_odd: int = 64
+    # A part may have one exception (a value that is no decimal) for so many rows, and one item of a
+    # dictionary for so many.
+    rows_per_exception: int = 64
     rows_per_item: int = 8
     # Few items: two of their codes are looked up at once.
     few_items: int = 128
@@ -61,9 +62,9 @@ class Tuning:
     # To decode fewer bytes takes less time than to wake another thread.
     matrix_shared_bytes: int = 2 << 20
 
-    # Reads. Uncompressed bytes that are read by one call, if they lie together.
-    run_bytes: int = 2 << 20
-    # Smaller runs share a task, because a task costs some 20 microseconds of Python.
+    # Reads. Uncompressed bytes of a span: chunks that lie together and are read by one call.
+    span_bytes: int = 2 << 20
+    # Smaller spans share a task, because a task costs some 20 microseconds of Python.
     read_task_bytes: int = 1 << 18
     # A bundle up to this size is read at once. This costs some 30 microseconds more for one column.
     small_bundle_bytes: int = 256 << 10
@@ -71,8 +72,8 @@ class Tuning:
     kept_bundle_bytes: int = 32 << 20
     # A superchunk up to this size is read at once and kept until its chunks are decoded.
     small_part_bytes: int = 64 << 10
-    # So often rows are read to find the damaged rows of a column and row group exactly.
-    attempts: int = 1024
+    # Maximum number of reads that locate damage exactly, for each column and row group.
+    damage_reads: int = 1024
     # Bytes of a window of a stream. Windows and row groups have whole multiples of so many rows.
     window_bytes: int = 64_000_000
     window_rows: int = 1 << 17
@@ -107,8 +108,9 @@ class Tuning:
     run_versions: int = 8
     run_seconds: float = 60
 
-    # Locks. Seconds that a reader waits for a writer, and a writer for readers; of an array.
+    # Locks. Maximum seconds of a wait for a lock of a table.
     lock_seconds: float = 30.0
+    # The same for an array: a reader waits for a writer, and a writer for readers.
     array_lock_seconds: float = 5.0
     # Seconds for which a waiting vacuum keeps the gate closed, and then open.
     gate_closed_seconds: float = 1.0

@@ -113,7 +113,7 @@ encoded = _tuned(
     "Encode parts of a few rows as large ones are.",
     encoded_bytes=1,
     sampled_values=4,
-    rows_per_odd=2,
+    rows_per_exception=2,
     rows_per_item=3,
     few_items=4,
 )

@@ -142,7 +142,7 @@ def _change(commands: Any) -> None:
     _where(one, required=True)
     _wait(one)
     _json(one)
-    text = "update the rows whose key is there, and append the others"
+    text = "update the rows whose key is in the table, and append the others"
     one = _command(commands, "upsert", "moving:upsert", text)
     _files(one, "files to read into memory, `-` for standard input")
     text = "columns of the key; each key may occur once in the files"
@@ -174,7 +174,7 @@ def _maintain(commands: Any) -> None:
     one.add_argument("--quick", action="store_true", help=text)
     _at(one)
     _json(one)
-    text = "commit a version of what is whole of a damaged one"
+    text = "commit a version with the undamaged rows of a damaged one"
     one = _path_command(commands, "repair", "changing:repair", text)
     text = "keep all rows, with nulls for damaged values, instead of leaving rows out"
     one.add_argument("--null", action="store_true", help=text)
@@ -191,7 +191,7 @@ def _maintain(commands: Any) -> None:
         ("unpack", "write a table in one file as a directory", "a path where nothing is yet"),
         (
             "recover",
-            "write what is whole of an unfinished or damaged file",
+            "write the readable rows of an unfinished or damaged file",
             "a path where nothing is yet",
         ),
     ):
@@ -236,7 +236,7 @@ def _files(parser: Parser, text: str) -> None:
     parser.add_argument("--decimal", type=_character, default=".", metavar="C", help=text)
     text = "the first line of CSV has values; the columns are named f0, f1, f2"
     parser.add_argument("--no-header", action="store_true", help=text)
-    text = "lines to skip at the begin of each CSV file"
+    text = "lines to skip at the start of each CSV file"
     parser.add_argument("--skip", type=_count, default=0, metavar="N", help=text)
     parser.add_argument("--encoding", metavar="NAME", help="encoding of CSV, default utf8")
 

@@ -73,7 +73,7 @@ def tag(options: Namespace) -> None:
 
 
 def repair(options: Namespace) -> None:
-    """Commit a version of what is whole of a damaged one."""
+    """Commit a version with the undamaged rows of a damaged one."""
     with blz.open(options.path, "a") as table:
         done = table.repair("null" if options.null else "skip")
         result = {"path": table.path, **asdict(done), "rows": len(table)}
@@ -124,6 +124,6 @@ def unpack(options: Namespace) -> None:
 
 
 def recover(options: Namespace) -> None:
-    """Write what is whole of an unfinished or damaged file."""
+    """Write the readable rows of an unfinished or damaged file."""
     done = blz.copy(options.path, options.target, version=options.version, on_corrupt="skip")
     print(f"recovered: rows 0 to {done.rows:,}")

@@ -222,7 +222,7 @@ def _import_once(options: Namespace, files: sources.SourceFiles, table: blz.CTab
 
 
 def upsert(options: Namespace) -> None:
-    """Update the rows whose key is there, and append the others."""
+    """Update the rows whose key is in the table, and append the others."""
     if made := _version_made(options):
         with blz.open(options.table) as table:
             result: Json = {"table": table.path, "version": made, "is_repeated": True}

@@ -612,7 +612,7 @@ class CTable(Verbs, Closing):
                             raise
                         version, pinned = pin(store)
                         pins.enter_context(pinned)
-                        # Another table at this place was not meant.
+                        # A table that replaced this one at the same path must not be changed.
                         if version.head.uuid != uuid:
                             raise
                         left, snapshot = left - 1, Snapshot(version, None)

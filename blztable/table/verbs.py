@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 
 class Verbs(TableReader):
-    """What can be read, and the changes that can be made to it."""
+    """The reads of a table, and every change of it."""
 
     @abstractmethod
     def _make_named(
@@ -110,10 +110,10 @@ class Verbs(TableReader):
             value and a remedy. Nothing is committed.
         ConflictError
             Another commit changed the columns, or the default value of a column that the data lack.
-            Or it changed the rows, and the data have a RangeIndex that continues one of the table
-            that is not the default one, or `evolve` adds or widens a column. With a condition, it
-            changed the same row groups, or added rows that meet it; an append that looked at no row
-            is no conflict.
+            Another commit changed the rows, and `evolve` changes columns, or the data continue a
+            RangeIndex that is not the default one. With `replace_where`: it changed the same row
+            groups, or added rows that meet the condition. A plain append by another writer is no
+            conflict.
         ValueError
             `commit_id` was given in a transaction. Or a row of the data does not meet the
             condition; the message says how many, and which is the first.
@@ -227,7 +227,7 @@ class Verbs(TableReader):
         index: bool | None = None,
         storage: Storage | None = None,
     ) -> Changed:
-        """Update the rows whose key is there, and append the others, in one commit.
+        """Update the rows whose key is in the table, and append the others, in one commit.
 
         Columns that the data lack keep their values in updated rows; new rows get their defaults.
         Keys are compared as in a merge of pandas: null equals null, and NaN equals NaN. If several
@@ -263,8 +263,8 @@ class Verbs(TableReader):
         ValueError
             Two rows of the data have the same key; the message names it.
         ConflictError
-            Another commit changed the columns or the same row groups, or added one of the keys. An
-            append that looked at no row is no conflict, even if it added one of the keys.
+            Another commit changed the columns or the same row groups, or added one of the keys. A
+            plain append by another writer is no conflict, even if it added one of the keys.
 
         Examples
         --------
@@ -312,7 +312,7 @@ class Verbs(TableReader):
         ValueError
             `keep` is not one of its choices.
         ConflictError
-            Another commit changed the columns or the rows. An append that looked at no row is no
+            Another commit changed the columns or the rows. A plain append by another writer is no
             conflict; its rows are not compared.
 
         Examples

@@ -227,14 +227,14 @@ def expected_of(new, read, on_corrupt):
 
 
 @pytest.mark.usefixtures("_cut")
-@pytest.mark.parametrize("attempts", [tuning.current.attempts, 3])
+@pytest.mark.parametrize("damage_reads", [tuning.current.damage_reads, 3])
 @pytest.mark.parametrize("on_corrupt", ["skip", "null"])
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.filterwarnings("ignore:rows ")
 def test_what_is_whole_of_damaged_files_is_read(
-    damaged, expected, read, on_corrupt, attempts, tuned
+    damaged, expected, read, on_corrupt, damage_reads, tuned
 ):
-    tuned(attempts=attempts)
+    tuned(damage_reads=damage_reads)
     old, _ = damaged
     columns, filters, _ = READS[read]
     options = {"filters": filters, "on_corrupt": on_corrupt}

@@ -108,7 +108,7 @@ def read(path: Path, on_corrupt: str, **options) -> pa.Table:
 
 
 def test_much_damage_costs_pieces_of_a_row_group(intact, chunks, tmp_path, tuned):
-    tuned(attempts=40)
+    tuned(damage_reads=40)
     path = Path(shutil.copytree(intact, tmp_path / "t.blz"))
     rows = [*range(100, 200), 1500]
     for row in rows:

@@ -838,7 +838,7 @@ def test_a_column_takes_the_reads_of_the_page(large):
         large.reads.clear()
         opened["n"].to_arrow()
         line, part, run = promised("one column, larger files")
-        runs = -(-opened["n"].nbytes // tuning.current.run_bytes)
+        runs = -(-opened["n"].nbytes // tuning.current.span_bytes)
         assert len(large.reads) == line + part + runs * run
 
 

@@ -186,7 +186,7 @@ def _scaled_by(columns: np.ndarray, power: int, form: str, page_rows: int) -> It
     is_odd = plain.scale(whole.astype("<f8")).view("<u8") != columns.view("<u8")
     odd_counts = np.count_nonzero(is_odd, axis=1)
     fits = np.flatnonzero(
-        odd_counts <= min(MOST_ODD, columns.shape[1] // tuning.current.rows_per_odd)
+        odd_counts <= min(MOST_ODD, columns.shape[1] // tuning.current.rows_per_exception)
     )
     if not len(fits):
         return

@@ -218,7 +218,7 @@ def _scaled(
     nan = 0 if has_nan else None
     encoding = Scaled(narrow.stored, power, form, narrow.bases, page_rows, nan=nan)
     out = np.empty(min(STEP_ROWS, len(values)), "<f8")
-    most, odd_rows, odd = min(MOST_ODD, len(values) // tuning.current.rows_per_odd), [], 0
+    most, odd_rows, odd = min(MOST_ODD, len(values) // tuning.current.rows_per_exception), [], 0
     for start in range(0, len(values), len(out)):
         rows = slice(start, min(start + len(out), len(values)))
         found = out[: rows.stop - start]
@@ -344,7 +344,7 @@ def _is_scaled(sample: np.ndarray, power: int, form: str) -> bool:
     encoding = Scaled(codes_layout("", 4), power, form, _words([0]), len(sample))
     found = encoding.scale(wide.astype("<i8").astype("<f8"))
     odd = np.count_nonzero(found.view("<u8") != sample.view("<u8"))
-    return bool(odd <= len(sample) // tuning.current.rows_per_odd)
+    return bool(odd <= len(sample) // tuning.current.rows_per_exception)
 
 
 def _bounds(values: np.ndarray, mask: np.ndarray | None, page_rows: int) -> list[tuple[int, int]]:

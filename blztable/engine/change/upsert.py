@@ -59,7 +59,7 @@ class NewRows:
 
     @property
     def values(self) -> list[int]:
-        """The columns that rows whose key is there get new values of."""
+        """The columns that rows whose key is in the table get new values of."""
         return sorted(self.given - {*self.on})
 
 

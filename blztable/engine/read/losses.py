@@ -69,11 +69,11 @@ def find_losses(
     unit_rows : int
         Rows that are read together; runs are cut between them.
     most_pieces : int
-        The number of pieces of the rows that are told apart once `attempts` were made.
+        The number of pieces of the rows that are told apart once `damage_reads` were made.
     """
     units = -(-(stop - start) // unit_rows)
     piece_rows = -(-units // most_pieces) * unit_rows
-    cuts = chain(repeat(unit_rows, tuning.current.attempts), repeat(piece_rows))
+    cuts = chain(repeat(unit_rows, tuning.current.damage_reads), repeat(piece_rows))
     return _lost(attempt, start, stop, cuts)
 
 

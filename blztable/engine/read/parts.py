@@ -491,7 +491,7 @@ class OpenBundle:
     Attributes
     ----------
     meta
-        The facts of the bundle in the head.
+        The metadata of the bundle in the head.
     superchunk, reader
         The offsets of the chunks, and the reader of the file.
     directory
@@ -648,7 +648,7 @@ class Part:
     context
         The file and the column, for errors.
     meta
-        The facts of the part in the manifest.
+        The metadata of the part in the manifest.
     type
         The type of its rows.
     nbytes
@@ -826,7 +826,7 @@ def open_part(
     reader
         Reads the superchunk; None for rows of a type without streams.
     meta
-        The facts of the part in the manifest.
+        The metadata of the part in the manifest.
     type_
         The type of the column.
     sizes

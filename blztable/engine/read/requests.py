@@ -10,7 +10,7 @@ A child of a block (a dictionary) is read whole. Opens nothing and decodes nothi
 Chunk decoding: requested bytes of a stream, from the file to their sinks. A reader asks for ranges
 of bytes of a stream: `ByteRequest(low, high, sink)`. `chunk_spans` finds the chunks that hold
 requested bytes, and joins chunks that lie one after another in the file into a `ChunkSpan` of about
-`run_bytes`. `joined` makes tasks of spans; small spans share a task. A pool runs the tasks in any
+`span_bytes`. `joined` makes tasks of spans; small spans share a task. A pool runs the tasks in any
 order and in any thread. A task reads the bytes of a span by one call into memory of its thread. For
 each chunk it compares the checksum, checks the header, decompresses, and passes the bytes to the
 sinks. If a sink has an address and the whole chunk is requested, the chunk is decompressed in
@@ -191,7 +191,7 @@ class MadeSpan(ChunkSpan):
 
     def decode(self) -> None:
         """Pass zeros to the sinks, which decode them."""
-        step = tuning.current.run_bytes // self.spec.layout.typesize * self.spec.layout.typesize
+        step = tuning.current.span_bytes // self.spec.layout.typesize * self.spec.layout.typesize
         with self.part.error_context(self.spec.name):
             for request in self.requests:
                 for low in range(request.low, request.high, step):
@@ -260,7 +260,7 @@ class _BundledSpans:
 def chunk_spans(
     part: Part, spec: StreamSpec, requests: Sequence[ByteRequest]
 ) -> Iterator[ChunkSpan]:
-    """Yield the chunks of a stream that hold requested bytes, about `run_bytes` together.
+    """Yield the chunks of a stream that hold requested bytes, about `span_bytes` together.
 
     Requests are in the order of their bytes, none is empty, and they do not overlap.
     """
@@ -277,7 +277,7 @@ def chunk_spans(
     begin = head = 0
     # The request that contains the next byte, or else the next one; and the last request reached.
     request = last = at = index = 0
-    ends, most = list(accumulate(spec.info.chunks)), tuning.current.run_bytes
+    ends, most = list(accumulate(spec.info.chunks)), tuning.current.span_bytes
     while requests[-1].high > at:
         end = ends[index]
         while requests[request].high <= at:

@@ -37,7 +37,7 @@ DEFAULTS = "defaults"
 # In `changed` of a staged head, the version that is not published yet: as a blind append, which
 # becomes 0, and otherwise. Any number of a version is less.
 APPENDED, CHANGED = 1 << 62, 1 << 63
-# The facts, streams and statistics of no parts.
+# The metadata, streams and statistics of no parts.
 _NOTHING = PartMetaArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
 # What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
 GroupIdentity = tuple[int | bytes, ...]
@@ -178,7 +178,7 @@ class StagedVersion(Version):
         return Version(self.store, head, self.schema, parts, texts)
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[GroupIdentity]:
-        """Return the identity of each row group: its facts and its file in each column."""
+        """Return the identity of each row group: its rows, deleted rows, bundle and files."""
         numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
         lists = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
         return list(zip(*(one[start:stop] for one in lists), *numbers, strict=True))

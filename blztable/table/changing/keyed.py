@@ -32,7 +32,7 @@ def upsert(
     index: bool | None,
     storage: Storage | None,
 ) -> None:
-    """Update the rows whose key is there, and append the others."""
+    """Update the rows whose key is in the table, and append the others."""
     change_set = target.change_set
     change_set.only_once |= not is_repeatable(data)
     with target.stored_as(storage) as options, change_set.named("upsert"):

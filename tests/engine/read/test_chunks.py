@@ -41,7 +41,7 @@ def ranges(draw, total):
 @given(
     st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=12), st.sampled_from([1, 40, 999])
 )
-def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_bytes):
+def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, span_bytes):
     requests = [ByteRequest(low, high, Sink()) for low, high in data.draw(ranges(sum(chunks)))]
     begins = np.cumsum([0, *chunks]).tolist()
     needed = [
@@ -49,7 +49,7 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
         for number, (begin, end) in enumerate(pairwise(begins))
         if any(one.low < end and begin < one.high for one in requests)
     ]
-    with tuning.tuned(run_bytes=run_bytes):
+    with tuning.tuned(span_bytes=span_bytes):
         found = list(chunk_spans(SimpleNamespace(bundle=None), stream_of(chunks), requests))
     assert [number for one in found for number in range(one.first, one.last)] == needed
     for one in found:
@@ -58,10 +58,10 @@ def test_runs_are_the_chunks_that_hold_wanted_bytes_each_once(data, chunks, run_
         assert one.nbytes == end - begin
         assert list(one.requests) == [r for r in requests if r.low < end and begin < r.high]
         # No more chunks than needed for this number of bytes.
-        assert begins[one.last - 1] - begin < run_bytes
+        assert begins[one.last - 1] - begin < span_bytes
     # A run ends only if the next chunk is not needed, or if the run has enough bytes.
     for one, other in pairwise(found):
-        assert one.last < other.first or one.nbytes >= run_bytes
+        assert one.last < other.first or one.nbytes >= span_bytes
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def opened():
 
 @settings(max_examples=40, deadline=None)
 @given(ranges(BYTES), st.sampled_from([1, 100, 999]), st.data())
-def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_bytes, data):
+def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, span_bytes, data):
     assert len(opened.streams[VALUES].info.chunks) == 10
     buffers = [np.zeros(high - low, np.uint8) for low, high in wanted]
     looked_at = [[] for _ in wanted]
@@ -105,7 +105,7 @@ def test_bytes_come_to_their_places_and_are_looked_at_once(opened, wanted, run_b
         patch.setattr(reading, name, decompress)
 
     task_bytes = data.draw(st.sampled_from([1, 1000]))
-    small = tuning.tuned(run_bytes=run_bytes, read_task_bytes=task_bytes)
+    small = tuning.tuned(span_bytes=span_bytes, read_task_bytes=task_bytes)
     with pytest.MonkeyPatch.context() as patch, small:
         watch("decompress_into")
         watch("decompress_blocks")
