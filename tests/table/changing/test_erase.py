@@ -12,9 +12,9 @@ import pytest
 
 import blztable as blz
 from blztable.cli.command import main
+from blztable.engine.version import vacuum as vacuums
 from blztable.format.layout import manifest
 from blztable.storage.memory import RamStore
-from blztable.table import table
 from support.options import arguments
 
 NAMES = ["Alice Almond", "Bob Basilikum", "Zora Zucchini", "Dora Dill"]
@@ -190,7 +190,7 @@ def test_a_version_that_an_iterator_reads_is_left_and_says_so(tmp_path, layout):
 
 def test_rows_appended_after_the_erase_are_left_and_named_as_later_ones(make, monkeypatch):
     place = make()
-    vacuum = table.vacuum.vacuum
+    vacuum = vacuums.vacuum
 
     def append_first(store, **options):
         with blz.open(store, "a") as producer:
@@ -198,7 +198,7 @@ def test_rows_appended_after_the_erase_are_left_and_named_as_later_ones(make, mo
         return vacuum(store, **options)
 
     with blz.open(place, "a") as t:
-        monkeypatch.setattr(table.vacuum, "vacuum", append_first)
+        monkeypatch.setattr(vacuums, "vacuum", append_first)
         (left,) = t.erase("user = 2").left
         assert (left.number, left.rows) == (t.version + 1, 1)
         assert "another commit made it after the rows were deleted" in str(left)
