@@ -255,7 +255,7 @@ def enter(verb, store, old, keys, new, evolve, in_transaction):
             t.append({"k": keys})
         before, version = t.to_arrow(), t.version
         try:
-            if in_transaction:
+            if in_transaction or verb == "appender":
                 with t.transaction() as tx:
                     change(tx)
             else:
