@@ -40,6 +40,29 @@ def counted_by_duckdb(dataset, where):
         return connection.execute(f"select count(*) from ours where {where}").fetchall()[0][0]
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([0, 1, None], pa.int8()),
+        pa.array([0, 1, None], pa.uint64()),
+        pa.array([0.0, 1.5, None]),
+        pa.array([Decimal(0), Decimal(1), None], pa.decimal128(38, 2)),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_every_number_differs_from_nan_and_none_equals_it(array):
+    with stored(array) as t:
+        for nan in (float("nan"), np.float32("nan")):
+            for name in ("c", "s.c"):
+                assert t.count(filters=[(name, "!=", nan)]) == 2
+                for operator in ("==", "<", "<=", ">", ">="):
+                    assert t.count(filters=[(name, operator, nan)]) == 0
+        # In a set it stands for missing values, where the type has no NaN of its own.
+        has_nan = pa.types.is_floating(array.type)
+        assert t.count(filters=[("c", "in", [float("nan")])]) == (not has_nan)
+        assert t.delete([("c", "!=", float("nan"))]).rows_deleted == 2
+
+
 @pytest.mark.parametrize("layout", ["memory", "directory", "file"])
 @pytest.mark.parametrize(
     ("array", "value"),

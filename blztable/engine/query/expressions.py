@@ -95,7 +95,7 @@ def _of_predicate(predicate: Any, schema: pa.Schema) -> pc.Expression:
     if operator in _OF_MANY:
         found = literals.among(column, literals.values_of(value, column))
         return found if operator == "in" else ~found
-    return literals.compared(column, _OPERATORS[operator], literals.scalar_of(value, column))
+    return literals.compared(column, _OPERATORS[operator], literals.operand_of(value, column))
 
 
 def _column_named(name: Names, schema: pa.Schema) -> ComparedColumn | None:

@@ -62,6 +62,8 @@ _IDS = {
     ],
 }
 _KINDS = {type_.id: kind for kind, types in _IDS.items() for type_ in types}
+# The families whose values are numbers.
+_NUMBERS = ("integer", "float", "decimal")
 # Types of Python whose values pyarrow converts to these types exactly, or refuses.
 _OWN: dict[int, frozenset[type]] = {
     **{type_.id: frozenset({int}) for type_ in _IDS["integer"]},
@@ -424,6 +426,18 @@ def scalar_of(value: Any, column: ComparedColumn) -> pa.Scalar:
     if found is None:
         raise misfit(column, value)
     return found
+
+
+def operand_of(value: Any, column: ComparedColumn) -> pa.Scalar:
+    """Return one side of a comparison as `scalar_of` does, but NaN as a number beside numbers.
+
+    In a set, NaN stands for missing values. In a comparison it is no value: every number differs
+    from it, as in pandas.
+    """
+    is_float = isinstance(value, float | np.floating)
+    if is_float and kind(value_type(column.type)) in _NUMBERS and math.isnan(value):
+        return pa.scalar(math.nan)
+    return scalar_of(value, column)
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:

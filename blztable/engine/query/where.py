@@ -36,6 +36,7 @@ from blztable.engine.query.literals import (
     among,
     compared,
     mirrored,
+    operand_of,
     scalar_of,
 )
 from blztable.errors import SchemaError, check_encodes, no_column
@@ -286,7 +287,7 @@ def _compared(
     """Return the comparison of two columns, or of a column and a literal."""
     if not isinstance(right, ComparedColumn):
         assert isinstance(left, ComparedColumn)
-        return compared(left, compare, scalar_of(right, left))
+        return compared(left, compare, operand_of(right, left))
     if not isinstance(left, ComparedColumn):
-        return compared(right, mirrored(compare), scalar_of(left, right))
+        return compared(right, mirrored(compare), operand_of(left, right))
     return compare(left.expression, right.expression)
