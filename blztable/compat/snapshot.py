@@ -1,15 +1,11 @@
-"""OldSnapshot: a table of another program, read as a version of our own is.
+"""A table of another program, read as a version of our own is.
 
-The columns are read by `OldColumns`. What a table of ours tells of its parts, this file tells of
-the chunks of stored arrays.
-
-OldVersion: a table of another program as a version of ours: names, types and sizes, no parts.
-
-OldColumns: the columns of a table of another program, as a `ColumnReader`. The values of a column
-are one stored array, cut into chunks. A read of a span goes through it in windows of about 64 MB of
-the arrays that are needed, cut between the largest chunks; each window becomes arrays of Arrow
-before the next one is decoded. A field of structs is cut out of the whole column. There are neither
-codes nor zone maps.
+`OldVersion` has its names, types and sizes, but no parts. `OldSnapshot` tells of the chunks of
+stored arrays what a snapshot of ours tells of parts. `OldColumns` reads the columns, as a
+`ColumnReader`. The values of a column are one stored array, cut into chunks. A read of a span goes
+through it in windows of about 64 MB of the arrays that are needed, cut between the largest chunks;
+each window becomes arrays of Arrow before the next one is decoded. A field of structs is cut out of
+the whole column. There are neither codes nor zone maps.
 """
 
 import json

@@ -1,9 +1,7 @@
 """OldTable: a table of another program, opened for reading; and what a writer is told about one.
 
-Knows nothing of the files of these programs.
-
-Foreign: what other programs stored that is no table here, and the call that reads it. Knows the
-first bytes of files, and names in directories. Reads no values.
+Of the files of other programs it knows only the first bytes, and names in directories: they tell
+what is there, and which call reads it. Reads no values.
 """
 
 import re

@@ -92,6 +92,35 @@ def fork() -> int:
         return os.fork()
 
 
+def said_by_a_child(work: Callable[[Callable[[], int]], object]) -> str:
+    """Return the exception by which a child ends that `work` makes with the fork it is given.
+
+    The parent waits for the child before it goes on.
+    """
+    reading, writing = os.pipe()
+    child = None
+
+    def forked() -> int:
+        nonlocal child
+        child = fork()
+        if child:
+            os.waitpid(child, 0)
+        return child
+
+    try:
+        work(forked)
+    except BaseException as error:
+        if child != 0:
+            raise
+        os.write(writing, f"{type(error).__name__} {error}".encode())
+    finally:
+        if child == 0:
+            os._exit(0)
+        os.close(writing)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
 def once(wanted: str, action: Callable[[], object], key: str | None = None) -> Hook:
     """Return a hook that acts at the first call of this name, on this key."""
     done = False

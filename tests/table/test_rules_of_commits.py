@@ -1,7 +1,5 @@
 """Rules of commits and isolation that nothing else breaks when they are taken out."""
 
-import os
-
 import pandas as pd
 import pytest
 
@@ -10,7 +8,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from support.stores import fork
+from support.stores import said_by_a_child
 
 
 @pytest.fixture
@@ -43,29 +41,13 @@ def test_a_tag_that_another_handle_has_set_is_moved_and_removed(path):
 
 
 def test_a_creation_that_forks_is_finished_by_the_process_that_began_it(path):
-    child = None
-    reading, writing = os.pipe()
-
-    def batches():
-        nonlocal child
+    def batches(forked):
         yield {"n": [1]}
-        child = fork()
-        if child:
-            os.waitpid(child, 0)
+        forked()
         yield {"n": [2]}
 
-    try:
-        blz.to_blz(batches(), path)
-    except BaseException as error:
-        if child != 0:
-            raise
-        os.write(writing, f"{type(error).__name__} {error}".encode())
-    finally:
-        if child == 0:
-            os._exit(0)
-        os.close(writing)
-    with os.fdopen(reading) as told:
-        assert "ReadOnlyError" in told.read()
+    said = said_by_a_child(lambda forked: blz.to_blz(batches(forked), path))
+    assert "ReadOnlyError" in said
     with blz.open(path) as t:
         assert t["n"][:].to_pylist() == [1, 2]
         assert t.version == 1

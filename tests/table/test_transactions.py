@@ -1,7 +1,6 @@
 """Transactions: several changes in one commit, or none; only the transaction sees them early."""
 
 import gc
-import os
 import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from blztable.format import layout
 from blztable.storage.memory import RamStore
 from support.moved_first import moved_first
 from support.options import arguments
-from support.stores import directories_named, files_named, fork, raising, tree
+from support.stores import directories_named, files_named, raising, said_by_a_child, tree
 
 
 def table(data, **options) -> blz.CTable:
@@ -470,25 +469,14 @@ def test_the_memory_of_a_transaction_grows_by_as_much_for_the_last_change_as_for
 def test_an_exception_in_a_child_made_by_fork_is_the_one_that_its_transaction_ends_with(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz({"n": [1]}, path)
-    reading, writing = os.pipe()
-    child = None
-    try:
+
+    def work(forked):
         with blz.open(path, "a") as t, t.transaction() as tx:
             tx.append({"n": [2]})
-            child = fork()
-            if child == 0:
+            if forked() == 0:
                 raise SystemExit(3)
-            os.waitpid(child, 0)
-    except BaseException as error:
-        if child != 0:
-            raise
-        os.write(writing, f"{type(error).__name__} {error}".encode())
-    finally:
-        if child == 0:
-            os._exit(0)
-        os.close(writing)
-    with os.fdopen(reading) as told:
-        assert told.read() == "SystemExit 3"
+
+    assert said_by_a_child(work) == "SystemExit 3"
     assert blz.read_table(path)["n"].to_pylist() == [1, 2]
 
 

@@ -4,9 +4,9 @@
 does the same with floats that have few decimals, as whole numbers of 10**-power. `Delta` keeps the
 distance from one value to the next. Sums wrap, so any codes are values.
 
-Knows numpy's numbers, and of Arrow types only how wide they are.
+Bases and firsts are kept in JSON as base64 of 64-bit integers.
 
-Integers of 64 bits as base64, in which encodings keep their parameters as JSON.
+Knows numpy's numbers, and of Arrow types only how wide they are.
 """
 
 import base64

@@ -99,7 +99,7 @@ class ColumnWriter:
 def staged_columns(writers: Iterable[ColumnWriter], *, as_lines: bool) -> Iterator[StagedColumn]:
     """Yield the written columns.
 
-    With `as_lines`, for rows that come first in their table, alike columns are lines, which share a
+    With `as_lines`, for rows that come first in their table, columns of one batch are lines with a
     template.
     """
     # By what the columns of a batch have in common: the first of them, and a template for the
