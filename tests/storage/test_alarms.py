@@ -33,12 +33,13 @@ class Alarm(Exception):
 
 
 @pytest.fixture
-def alarms():
+def alarms(monkeypatch):
     def ring(*_):
         raise Alarm
 
-    # An alarm in a callback of the collector is no exception of ours: pytest keeps it, and with its
-    # traceback what the frames below hold.
+    # An alarm in a callback of the collector, or within `__del__`, is no exception of ours: pytest
+    # keeps it, and with its traceback what the frames below hold.
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
     callbacks = gc.callbacks[:]
     gc.callbacks.clear()
     before = signal.signal(signal.SIGALRM, ring)
