@@ -1,0 +1,134 @@
+"""The physical form of a type: which streams it has, how wide a value is, how its words are made.
+
+A word is a 64-bit integer that compares as the value does (`format/bounds.py`). Knows nothing of
+encodings.
+"""
+
+import enum
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from blztable.arrow.types import bytes_of, mask_of, numbers_in, stored_type
+from blztable.columns.codecs.fixed import NUMPY_TYPES
+from blztable.format.bounds import LEAST, Order, words_of_floats
+from blztable.format.records import WORD, Array
+
+
+class Form(enum.Enum):
+    """What the values of a type are."""
+
+    SIGNED = "integers, dates, times, timestamps, durations, decimals of at most 64 bits"
+    UNSIGNED = "unsigned integers"
+    FLOAT = "floats"
+    BOOL = "one byte a row, 0 or 1"
+    WIDE = "decimals of 128 and 256 bits"
+    OPAQUE = "bytes of one width without an order of their own"
+    BYTES = "text and binary: lengths and bytes"
+    ITEMS = "lists, maps and runs: lengths; the items are rows of a child"
+    NOTHING = "no values: structs and nulls"
+
+
+ORDERS = {
+    Form.SIGNED: Order.NUMBER,
+    Form.UNSIGNED: Order.NUMBER,
+    Form.BOOL: Order.NUMBER,
+    Form.FLOAT: Order.FLOAT,
+    Form.WIDE: Order.WIDE,
+    Form.BYTES: Order.TEXT,
+}
+# Types whose values are bytes behind offsets, by the width of an offset.
+_BYTES = {
+    pa.lib.Type_STRING: 4,
+    pa.lib.Type_BINARY: 4,
+    pa.lib.Type_LARGE_STRING: 8,
+    pa.lib.Type_LARGE_BINARY: 8,
+}
+_TEXT = {pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING}
+
+
+@dataclass(frozen=True)
+class Physical:
+    """The form of a stored type. `width` is the bytes of a value, or of an offset of items."""
+
+    form: Form
+    width: int
+    dtype: np.dtype[np.generic] | None = None
+    is_text: bool = False
+
+    @property
+    def order(self) -> Order | None:
+        """Return how its values are compared; None if they are not."""
+        return ORDERS.get(self.form)
+
+
+@lru_cache(maxsize=256)
+def physical(type_: pa.DataType) -> Physical:
+    """Return the form of a flat type, or of the node of a nested one without its children."""
+    stored = stored_type(type_)
+    if stored.id in NUMPY_TYPES:
+        dtype = np.dtype(NUMPY_TYPES[stored.id])
+        forms = {"i": Form.SIGNED, "u": Form.UNSIGNED, "f": Form.FLOAT}
+        return Physical(forms[dtype.kind], dtype.itemsize, dtype)
+    if pa.types.is_boolean(stored):
+        return Physical(Form.BOOL, 1, np.dtype("u1"))
+    if pa.types.is_decimal(stored):
+        return Physical(Form.WIDE, stored.bit_width // 8)
+    if stored.id in _BYTES:
+        return Physical(Form.BYTES, _BYTES[stored.id], is_text=stored.id in _TEXT)
+    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        return Physical(Form.ITEMS, 8 if pa.types.is_large_list(stored) else 4)
+    if pa.types.is_null(stored) or pa.types.is_struct(stored):
+        return Physical(Form.NOTHING, 0)
+    return Physical(Form.OPAQUE, stored.bit_width // 8)
+
+
+def validity_of(array: pa.Array) -> Array | None:
+    """Return which rows have a value, a boolean a row; None if all have."""
+    return None if array.null_count == 0 else mask_of(array)
+
+
+def values_of(array: pa.Array, form: Physical) -> Array:
+    """Return the values of an array of fixed width: numbers, or rows of bytes."""
+    if form.form is Form.BOOL:
+        bits = np.unpackbits(bytes_of(array.buffers()[1]), bitorder="little")
+        return bits[array.offset : array.offset + len(array)]
+    if form.dtype is not None:
+        return numbers_in(array.buffers()[1], form.dtype.str, array.offset, len(array))
+    size = len(array) * form.width
+    first = array.offset * form.width
+    return bytes_of(array.buffers()[1])[first : first + size].reshape(len(array), form.width)
+
+
+def words_of(values: Array, form: Physical) -> Array | None:
+    """Return the word of each value, exactly; None if the values do not fit into words."""
+    if form.form is Form.UNSIGNED and form.width == 8:
+        return (values ^ np.uint64(1 << 63)).view(WORD)
+    if form.form is Form.FLOAT:
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which has no order
+            return words_of_floats(values.astype("<f8"))
+    if form.form is Form.WIDE:
+        limbs = np.ascontiguousarray(values).view(WORD).reshape(len(values), form.width // 8)
+        low = limbs[:, 0]
+        return low if (limbs[:, 1:] == (low >> 63)[:, None]).all() else None
+    return values.astype(WORD)
+
+
+def upper_words(values: Array, form: Physical) -> Array:
+    """Return a word of each wide decimal that bounds it: its upper 64 bits."""
+    return np.ascontiguousarray(values).view(WORD).reshape(len(values), form.width // 8)[:, -1]
+
+
+def put_words(words: Array, form: Physical, out: Array) -> None:
+    """Write the values of words, of any form but floats, into a result."""
+    if form.form is Form.WIDE:
+        limbs = out.view(WORD).reshape(len(words), form.width // 8)
+        limbs[:, 0] = words
+        limbs[:, 1:] = (words >> 63)[:, None]
+    elif form.form is Form.UNSIGNED and form.width == 8:
+        np.bitwise_xor(words, LEAST, out=out.view(WORD))
+    else:
+        assert form.dtype is not None
+        np.copyto(out.view(form.dtype), words, casting="unsafe")

@@ -1,0 +1,191 @@
+"""A leaf: the records of some entries, a slice with a checksum for each column.
+
+Level 0 describes row groups; level k + 1 describes leaves of level k by the same records. A leaf is
+a file of its own or a section of a manifest. Knows nothing of types, keys and files.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from isal.isal_zlib import crc32
+
+from blztable.errors import CorruptError
+from blztable.format.records import KINDS, MAX_ROWS, WORD, Array, Records, need
+
+HEADER = struct.Struct("<8sIIII")
+MAGIC = b"blz-leaf"
+GROUP = np.dtype(
+    [
+        ("rows", "<u8"),
+        ("stored", "<u8"),
+        ("changed", "<u8"),
+        ("file", "<u8"),
+        ("size", "<u4"),
+        ("crc", "<u4"),
+        ("groups", "<u4"),
+        ("deleted", "<u4"),
+    ]
+)
+INDEX = np.dtype(
+    [
+        ("offset", "<u8"),
+        ("crc", "<u4"),
+        ("streams", "<u4"),
+        ("chunks", "<u4"),
+        ("pages", "<u4"),
+        ("words", "<u4"),
+        ("bytes", "<u4"),
+    ]
+)
+assert HEADER.size == 24
+assert GROUP.itemsize == 48
+assert INDEX.itemsize == 32
+
+COUNTED = ("streams", "chunks", "pages", "words", "bytes")
+ITEMSIZES = np.array([kind.itemsize for kind in KINDS])
+MAX_LEVEL = 7
+MAX_COLUMNS = 1 << 20
+MAX_ENTRIES = 1 << 20
+# A word that names deleted rows: the first of a run, and how many.
+RUN_BITS = 24
+
+
+def encode(level: int, groups: Array, deleted: Array, records: Records) -> bytes:
+    """Return the bytes of a leaf. `deleted` has the words of all groups, in their order."""
+    first = groups.astype(GROUP, copy=False).tobytes() + deleted.astype(WORD, copy=False).tobytes()
+    counts = records.counts()
+    padded = counts.copy()
+    padded[-1] += -counts[-1] % 8
+    sizes = padded * ITEMSIZES[:, None]
+    totals = sizes.sum(0)
+    index = np.zeros(records.columns + 1, INDEX)
+    start = HEADER.size + index.nbytes
+    offsets = start + len(first) + np.cumsum(totals) - totals
+    index["offset"] = np.concatenate([[start], offsets])
+    index["words"][0] = len(deleted)
+    for name, row in zip(COUNTED, counts[1:], strict=True):
+        index[name][1:] = row
+    body = np.zeros(int(totals.sum()), np.uint8)
+    begin = offsets - (start + len(first))
+    for kind, array, count, size in zip(KINDS, records.arrays, counts, sizes, strict=True):
+        if len(array):
+            body.view(_words(kind))[_places(begin, count, kind.itemsize)] = array.view(_words(kind))
+        begin = begin + size
+    view = body.data
+    ends = np.cumsum(totals).tolist()
+    index["crc"][0] = crc32(first)
+    index["crc"][1:] = [
+        crc32(view[end - size : end]) for end, size in zip(ends, totals.tolist(), strict=True)
+    ]
+    head = HEADER.pack(MAGIC, level, len(groups), records.columns, 0)[:-4]
+    crc = crc32(index.tobytes(), crc32(head))
+    return b"".join([head, crc.to_bytes(4, "little"), index.tobytes(), first, body.data])
+
+
+class Leaf:
+    """A leaf whose header and index are checked; the records of a column are when they are read."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        view = self.data = memoryview(data)
+        if len(view) < HEADER.size:
+            raise CorruptError(
+                f"a leaf has {len(view)} bytes; its header alone takes {HEADER.size}"
+            )
+        magic, self.level, self.entries, self.columns, crc = HEADER.unpack_from(view)
+        if magic != MAGIC:
+            raise CorruptError(f"a leaf begins with {magic!r}; expected {MAGIC!r}")
+        need(self.level <= MAX_LEVEL and self.entries <= MAX_ENTRIES, "header of a leaf")
+        need(self.columns <= MAX_COLUMNS, "columns of a leaf")
+        start = HEADER.size + (self.columns + 1) * INDEX.itemsize
+        need(start <= len(view), "a leaf that is cut")
+        computed = crc32(view[HEADER.size : start], crc32(view[: HEADER.size - 4]))
+        if computed != crc:
+            raise CorruptError(f"a leaf: crc32 is {computed:08x}, the header says {crc:08x}")
+        self.crc = crc
+        self.index = np.frombuffer(view, INDEX, self.columns + 1, HEADER.size)
+        self._check_index(start)
+
+    def _check_index(self, start: int) -> None:
+        index = self.index
+        counts = np.stack([index[name].astype(np.int64) for name in COUNTED])
+        counts[-1] += -counts[-1] % 8
+        self._sizes = self.entries * ITEMSIZES[0] + (counts * ITEMSIZES[1:, None]).sum(0)
+        need(counts[[0, 1, 2, 4], 0] == 0, "counts of the first slice")
+        ends = start + np.cumsum(self._sizes)
+        need(index["offset"] == (ends - self._sizes).astype(np.uint64), "offset of a slice")
+        need(ends[-1] == len(self.data), "bytes of a leaf")
+
+    def _slice(self, number: int) -> memoryview:
+        offset, size = int(self.index["offset"][number]), int(self._sizes[number])
+        piece = self.data[offset : offset + size]
+        computed, stored = crc32(piece), int(self.index["crc"][number])
+        if computed != stored:
+            what = f"column {number - 1}" if number else "the row groups"
+            raise CorruptError(
+                f"a leaf: the crc32 of {what} is {computed:08x}, the index says {stored:08x}"
+            )
+        return piece
+
+    @cached_property
+    def groups(self) -> Array:
+        """Return the record of each entry, checked."""
+        groups = np.frombuffer(self._slice(0), GROUP, self.entries)
+        need(groups["stored"] < MAX_ROWS, "rows of a row group")
+        need(groups["rows"] <= groups["stored"], "rows of a row group")
+        need(groups["rows"] > 0, "rows of a row group")
+        if self.level:
+            need((groups["file"] > 0) & (groups["groups"] > 0), "a leaf in a leaf")
+            need(groups["size"] >= HEADER.size, "bytes of a leaf in a leaf")
+        else:
+            need((groups["groups"] == 1) & (groups["size"] == 0), "a row group")
+            need(groups["deleted"].sum(dtype=np.int64) == len(self.deleted), "deleted rows")
+            gone = groups["stored"].astype(np.int64) - groups["rows"].astype(np.int64)
+            need((gone > 0) == (groups["deleted"] > 0), "deleted rows of a row group")
+        return groups
+
+    @cached_property
+    def deleted(self) -> Array:
+        """Return the words that name deleted rows, of all entries."""
+        return np.frombuffer(self._slice(0), WORD, -1, self.entries * GROUP.itemsize)
+
+    def records(self, columns: Sequence[int] | None = None) -> Records:
+        """Return the checked records of some columns, in this order; None means all."""
+        chosen = np.arange(self.columns) if columns is None else np.asarray(columns, np.int64)
+        for number in chosen.tolist():
+            self._slice(number + 1)
+        index = self.index[chosen + 1]
+        counts = np.stack(
+            [np.full(len(index), self.entries, np.int64)]
+            + [index[name].astype(np.int64) for name in COUNTED]
+        )
+        begin = index["offset"].astype(np.int64)
+        arrays = []
+        for kind, count in zip(KINDS, counts, strict=True):
+            if len(chosen) == 1:
+                array = np.frombuffer(self.data, kind, int(count[0]), int(begin[0]))
+            else:
+                words = np.frombuffer(self.data, _words(kind))
+                array = words[_places(begin, count, kind.itemsize)].view(kind)
+            arrays.append(array)
+            begin = begin + count * kind.itemsize
+        records = Records(len(chosen), self.entries, *arrays).check(self.level)
+        need(records.counts() == counts, "counts of the index")
+        return records
+
+
+def _words(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the unit that records of a kind are copied in: 8 bytes, or one of prefixes."""
+    return np.dtype("u1") if kind.itemsize == 1 else np.dtype("<u8")
+
+
+def _places(begin: Array, count: Array, itemsize: int) -> Array:
+    """Return where each unit of the records lies that begin at some bytes, in units."""
+    unit = 1 if itemsize == 1 else 8
+    units = count * (itemsize // unit)
+    ends = np.cumsum(units)
+    return np.repeat(begin // unit - (ends - units), units) + np.arange(
+        ends[-1] if len(ends) else 0
+    )

@@ -1,0 +1,268 @@
+"""The records that describe parts: arrays of fixed little-endian structs, checked as whole arrays.
+
+No record names a place beside the others: where the streams, chunks, pages and words of a part lie
+follows from the counts before them. So records of several columns or leaves are joined by sorting.
+Knows nothing of types, files or leaves.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blztable.errors import CorruptError
+from blztable.format.chunk import MAX_CHUNK_BYTES, MAX_RATIO
+
+PART = np.dtype(
+    [
+        ("file", "<u8"),
+        ("offset", "<u8"),
+        ("rows", "<u8"),
+        ("nbytes", "<u8"),
+        ("cbytes", "<u8"),
+        ("streams", "u1"),
+        ("page", "u1"),
+        ("flags", "u1"),
+        ("prefix", "u1"),
+        ("pages", "<u4"),
+    ]
+)
+STREAM = np.dtype(
+    [
+        ("nbytes", "<u8"),
+        ("chunk", "<u4"),
+        ("words", "<u4"),
+        ("name", "u1"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("power", "u1"),
+        ("width", "u1"),
+        ("typesize", "u1"),
+        ("exceptions", "<u2"),
+    ]
+)
+CHUNK = np.dtype([("size", "<u4"), ("crc", "<u4")])
+PAGE = np.dtype([("min", "<i8"), ("max", "<i8"), ("nulls", "<u4"), ("nans", "<u4")])
+WORD = np.dtype("<i8")
+BYTE = np.dtype("u1")
+# In the order of a slice.
+KINDS: tuple[np.dtype[Any], ...] = (PART, STREAM, CHUNK, PAGE, WORD, BYTE)
+assert [kind.itemsize for kind in KINDS] == [48, 24, 8, 24, 8, 1]
+
+# Flags of a part.
+NAN_IS_NULL, EXACT_BOUNDS, ITEM_CHUNKS = 1, 2, 4
+# Names of streams. Those of a part ascend.
+VALID, VALUES, LENGTHS, ITEMS_VALID, ITEMS_LENGTHS, ITEMS_VALUES = range(6)
+# Kinds of encoding.
+PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
+# Flags of a stream.
+SUM, TIMES, UNSORTED = 1, 2, 4
+
+MIN_PAGE, MAX_PAGE = 3, 30
+MAX_POWER = 18
+MAX_STREAM_BYTES = 1 << 44
+MAX_OFFSET = 1 << 48
+MAX_ROWS = 1 << 40
+# A count of nulls above level 0 that does not fit.
+MANY = (1 << 32) - 1
+CHUNK_HEADER_BYTES = 16
+DIGEST_BYTES = 4
+
+Array = NDArray[Any]
+
+
+def need(condition: Any, what: str) -> None:
+    """Raise CorruptError if the condition, of an array or a value, does not hold everywhere."""
+    if not np.all(condition):
+        raise CorruptError(f"records of parts: {what}")
+
+
+def sums(counts: Array) -> Array:
+    """Return how much lies before each count, and all of it: one entry more than counts."""
+    before = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=before[1:])
+    return before
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of `columns` nodes in `entries` entries, in the order node, entry.
+
+    An entry is a row group, or a leaf of the level below.
+    """
+
+    columns: int
+    entries: int
+    parts: Array
+    streams: Array = field(default_factory=lambda: np.zeros(0, STREAM))
+    chunks: Array = field(default_factory=lambda: np.zeros(0, CHUNK))
+    pages: Array = field(default_factory=lambda: np.zeros(0, PAGE))
+    words: Array = field(default_factory=lambda: np.zeros(0, WORD))
+    prefixes: Array = field(default_factory=lambda: np.zeros(0, BYTE))
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Return the arrays in the order of KINDS."""
+        return self.parts, self.streams, self.chunks, self.pages, self.words, self.prefixes
+
+    @cached_property
+    def stream_chunks(self) -> Array:
+        """Return the number of chunk records of each stream."""
+        nbytes, size = self.streams["nbytes"].astype(np.int64), self.streams["chunk"]
+        listed = (self.streams["kind"] != PER_ITEM) & (size > 0)
+        return np.where(listed, -(-nbytes // np.maximum(size, 1)), 0)
+
+    @cached_property
+    def first_stream(self) -> Array:
+        """Return the number of stream records before each part."""
+        return sums(self.parts["streams"])
+
+    @cached_property
+    def first_chunk(self) -> Array:
+        """Return the number of chunk records before each stream."""
+        return sums(self.stream_chunks)
+
+    @cached_property
+    def first_page(self) -> Array:
+        """Return the number of page records before each part."""
+        return sums(self.parts["pages"])
+
+    @cached_property
+    def first_word(self) -> Array:
+        """Return the number of words before each stream."""
+        return sums(self.streams["words"])
+
+    @cached_property
+    def first_prefix(self) -> Array:
+        """Return the number of bytes of prefixes before each part."""
+        return sums(self.parts["prefix"])
+
+    @cached_property
+    def chunk_offset(self) -> Array:
+        """Return where each chunk begins in the file of its part."""
+        ends = np.cumsum(self.chunks["size"].astype(np.int64) + DIGEST_BYTES)
+        starts = ends - self.chunks["size"] - DIGEST_BYTES
+        first = self.first_chunk[self.first_stream]
+        # The parts without chunks move nothing; where they would begin is of no account.
+        before = np.append(starts, 0)[first[:-1]]
+        return starts + np.repeat(self.parts["offset"].astype(np.int64) - before, np.diff(first))
+
+    def owners(self) -> tuple[Array, ...]:
+        """Return for each array, in the order of KINDS, the part of each record."""
+        parts = np.arange(len(self.parts))
+        streams = np.repeat(parts, self.parts["streams"])
+        return (
+            parts,
+            streams,
+            np.repeat(streams, self.stream_chunks),
+            np.repeat(parts, self.parts["pages"]),
+            np.repeat(streams, self.streams["words"]),
+            np.repeat(parts, self.parts["prefix"]),
+        )
+
+    def check(self, level: int = 0) -> Self:
+        """Check all that can be said of the records without a file or a type."""
+        parts, streams = self.parts, self.streams
+        need(len(parts) == self.columns * self.entries, "number of parts")
+        need(self.first_stream[-1] == len(streams), "number of streams")
+        need(self.first_page[-1] == len(self.pages), "number of pages")
+        need(self.first_prefix[-1] == len(self.prefixes), "bytes of prefixes")
+        need((parts["page"] >= MIN_PAGE) & (parts["page"] <= MAX_PAGE), "rows of a page")
+        need((parts["rows"] < MAX_ROWS) & (parts["nbytes"] < MAX_STREAM_BYTES), "size of a part")
+        need(parts["offset"] < MAX_OFFSET, "offset of a part")
+        need(parts["flags"] < 8, "flags of a part")
+        if level:
+            need(parts["pages"] == 1, "pages of a leaf")
+            need(len(streams) == 0, "streams of a leaf")
+        else:
+            self._check_pages()
+        self._check_streams()
+        return self
+
+    def _check_pages(self) -> None:
+        log2 = self.parts["page"].astype(np.int64)
+        rows = self.parts["rows"].astype(np.int64)
+        whole = (rows + (1 << log2) - 1) >> log2
+        need((self.parts["pages"] == whole) | (self.parts["pages"] == 0), "pages of a part")
+        counts = self.pages["nulls"].astype(np.int64) + self.pages["nans"]
+        if not counts.any():
+            return
+        of = np.repeat(np.arange(len(rows)), self.parts["pages"])
+        begin = (np.arange(len(of)) - self.first_page[of]) << log2[of]
+        need(counts <= np.minimum(rows[of] - begin, 1 << log2[of]), "nulls of a page")
+
+    def _check_streams(self) -> None:
+        streams, chunks = self.streams, self.chunks
+        need(streams["nbytes"] < MAX_STREAM_BYTES, "bytes of a stream")
+        need(streams["chunk"] <= MAX_CHUNK_BYTES, "bytes of a chunk")
+        need((streams["name"] <= ITEMS_VALUES) & (streams["kind"] <= PER_ITEM), "stream")
+        need((streams["flags"] < 8) & (streams["power"] <= MAX_POWER), "encoding of a stream")
+        need(np.isin(streams["width"], (0, 1, 2, 4, 8)), "width of codes")
+        need(streams["typesize"] > 0, "typesize")
+        stored = (streams["nbytes"] > 0) & (streams["kind"] != PER_ITEM)
+        need((streams["chunk"] > 0) == stored, "bytes of a chunk of a stream")
+        need((streams["kind"] != CONSTANT) | (streams["nbytes"] == 0), "bytes of a constant")
+        need(self.stream_chunks <= len(chunks), "number of chunks")
+        need(self.first_chunk[-1] == len(chunks), "number of chunks")
+        need(self.first_word[-1] == len(self.words), "number of words")
+        owner = np.repeat(np.arange(len(self.parts)), self.parts["streams"])
+        following = np.flatnonzero(np.diff(owner) == 0)
+        names = streams["name"].astype(np.int64)
+        need(names[following] < names[following + 1], "order of streams")
+        need(chunks["size"] > CHUNK_HEADER_BYTES, "bytes of a compressed chunk")
+        decoded = self.chunk_nbytes
+        need(chunks["size"] <= decoded + CHUNK_HEADER_BYTES, "bytes of a compressed chunk")
+        need(decoded <= chunks["size"].astype(np.int64) * MAX_RATIO, "ratio of a chunk")
+
+    @cached_property
+    def chunk_nbytes(self) -> Array:
+        """Return the decompressed bytes of each chunk."""
+        of = np.repeat(np.arange(len(self.streams)), self.stream_chunks)
+        size = self.streams["chunk"].astype(np.int64)[of]
+        begin = (np.arange(len(of)) - self.first_chunk[of]) * size
+        return np.minimum(self.streams["nbytes"].astype(np.int64)[of] - begin, size)
+
+    def counts(self) -> Array:
+        """Return the number of records of each column, a row for each of KINDS."""
+        first_of_column = np.arange(self.columns + 1) * self.entries
+        streams = self.first_stream[first_of_column]
+        places = (
+            first_of_column,
+            streams,
+            self.first_chunk[streams],
+            self.first_page[first_of_column],
+            self.first_word[streams],
+            self.first_prefix[first_of_column],
+        )
+        return np.diff(np.stack(places), axis=1)
+
+
+def join(records: Sequence[Records]) -> Records:
+    """Return the records of the same columns with the entries of all, in their order."""
+    if len(records) == 1:
+        return records[0]
+    columns = records[0].columns
+    if any(one.columns != columns for one in records):
+        raise ValueError("records of different columns cannot be joined")
+    keys: list[list[Array]] = [[] for _ in KINDS]
+    for one in records:
+        for key, of in zip(keys, one.owners(), strict=True):
+            key.append(of // max(one.entries, 1))
+    arrays = []
+    for position, key in enumerate(keys):
+        order = np.argsort(np.concatenate(key), kind="stable")
+        arrays.append(np.concatenate([one.arrays[position] for one in records])[order])
+    return Records(columns, sum(one.entries for one in records), *arrays)
+
+
+def stack(records: Iterable[Records]) -> Records:
+    """Return the records of all columns, one after the other, of the same entries."""
+    parts = list(records)
+    entries = {one.entries for one in parts}
+    if len(entries) != 1:
+        raise ValueError("records of different entries cannot be stacked")
+    arrays = [np.concatenate([one.arrays[k] for one in parts]) for k in range(len(KINDS))]
+    return Records(sum(one.columns for one in parts), entries.pop(), *arrays)

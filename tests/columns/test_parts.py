@@ -1,0 +1,137 @@
+"""Parts: an array of any type comes back from its streams, whole, in slices and row by row."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blztable.arrow.types import as_stored
+from blztable.columns.parts.decode import Part
+from blztable.columns.parts.encode import encode
+from blztable.columns.parts.physical import Form, physical, values_of, words_of
+from blztable.format.bounds import GREATEST, LEAST
+from blztable.format.records import CONSTANT, DICTIONARY, NUMBERS, PLAIN, SUM, VALUES
+from support import arrow_strategies
+from support.bit_equality import same
+
+FLAT = [type_ for type_ in arrow_strategies.PLAIN if not pa.types.is_dictionary(type_)]
+
+
+def read(array, page=3):
+    """Return the part of an array as a reader has it."""
+    part = encode(array, page)
+    streams = {stream.name: stream for stream in part.streams}
+    return Part(array.type, part.rows, part.page, part.flags, part.pages, streams)
+
+
+@pytest.mark.parametrize("type_", FLAT, ids=str)
+@given(data=st.data())
+def test_an_array_comes_back_whole_in_slices_and_by_row(type_, data):
+    array = data.draw(arrow_strategies.arrays(type_))
+    expected = as_stored(array)
+    part = read(array)
+    assert same(part.array(), expected)
+    rows = len(array)
+    start = data.draw(st.integers(0, rows))
+    stop = data.draw(st.integers(start, rows))
+    assert same(part.array(slice(start, stop)), expected.slice(start, stop - start))
+    if rows:
+        chosen = np.array(sorted(data.draw(st.sets(st.integers(0, rows - 1)))), np.int64)
+        assert same(part.array(chosen), expected.take(pa.array(chosen)))
+
+
+NUMBERS_OF = st.one_of(
+    st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=50),
+    st.lists(st.integers(1000, 1255), min_size=1, max_size=50),
+    st.builds(
+        lambda first, steps: (first + np.cumsum(steps)).tolist(),
+        st.integers(-(1 << 40), 1 << 40),
+        st.lists(st.integers(0, 200), min_size=9, max_size=50),
+    ),
+)
+
+
+@given(NUMBERS_OF, st.booleans())
+def test_the_bounds_of_a_page_are_its_extremes(values, with_nulls):
+    array = pa.array(
+        [None if with_nulls and k % 3 else v for k, v in enumerate(values)], pa.int64()
+    )
+    part = encode(array, 3)
+    for number in range(len(part.pages)):
+        page = array.slice(8 * number, 8).drop_null().to_pylist()
+        bounds = tuple(part.pages[number][["min", "max"]])
+        assert bounds == ((min(page), max(page)) if page else ((1 << 63) - 1, -(1 << 63)))
+        assert part.pages["nulls"][number] == array.slice(8 * number, 8).null_count
+
+
+def kind(array, name=VALUES):
+    streams = {stream.name: stream for stream in encode(array, 14).streams}
+    return streams[name]
+
+
+def test_each_encoding_is_chosen_for_what_it_is_for():
+    rows = 20_000
+    rng = np.random.default_rng(0)
+    small = kind(pa.array(rng.integers(10**9, 10**9 + 200, rows)))
+    assert (small.kind, small.width, len(small.words)) == (NUMBERS, 1, 0)
+    rising = kind(pa.array(np.cumsum(rng.integers(0, 100, rows)) * 10))
+    assert (rising.kind, rising.flags, rising.width) == (NUMBERS, SUM, 2)
+    prices = kind(pa.array(rng.integers(0, 10_000, rows) / 100))
+    assert (prices.kind, prices.power, prices.width) == (NUMBERS, 2, 2)
+    rates = kind(pa.array(rng.integers(0, 10_000, rows) * 1e-2))
+    assert (rates.kind, rates.power, rates.width) == (NUMBERS, 2, 2)
+    same_value = kind(pa.array(np.full(rows, 7.5)))
+    assert (same_value.kind, len(same_value.data)) == (CONSTANT, 0)
+    assert kind(pa.array(rng.random(rows))).kind == PLAIN
+    few = kind(pa.array(rng.choice(rng.random(100), rows)))
+    assert (few.kind, few.width) == (DICTIONARY, 1)
+    text = kind(pa.array(rng.choice(["rail", "air", "ship"], rows)), 2)
+    assert (text.kind, text.width) == (DICTIONARY, 1)
+
+
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(st.tuples(st.integers(0, 99), st.floats()), min_size=1, max_size=5),
+    st.integers(0, 4),
+)
+def test_decimals_with_exceptions_come_back_and_stay_within_their_bounds(seed, odd, power):
+    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 110) / 10**power
+    for row, value in odd:
+        values[row] = value
+    array = pa.array(values)
+    part = read(array)
+    assert same(part.array(), array)
+    assert same(part.array(slice(5, 60)), array.slice(5, 55))
+    rows = np.unique([0, 99, *(row for row, _ in odd)])
+    assert same(part.array(rows), array.take(pa.array(rows)))
+    stream = part.streams[VALUES]
+    if stream.kind == NUMBERS:
+        for number, page in enumerate(part.pages):
+            inside = values[8 * number : 8 * number + 8]
+            with np.errstate(over="ignore"):
+                scaled = inside[~np.isnan(inside)] * 10.0**stream.power
+            # The least and the greatest word say that no bound is known.
+            if page["min"] != LEAST:
+                assert (np.ceil(scaled) >= page["min"]).all()
+            if page["max"] != GREATEST:
+                assert (np.floor(scaled) <= page["max"]).all()
+
+
+def test_a_few_values_that_are_no_decimals_do_not_cost_the_encoding():
+    values = np.random.default_rng(0).integers(0, 10_000, 20_000) / 100
+    values[[5, 77, 19_999]] = [np.inf, np.nan, 1 / 3]
+    stream = kind(pa.array(values))
+    assert (stream.kind, stream.power, stream.exceptions) == (NUMBERS, 2, 3)
+
+
+def test_words_compare_as_the_values_of_every_type_with_an_order():
+    for type_ in FLAT:
+        form = physical(type_)
+        if form.dtype is None or form.form is Form.BOOL:
+            continue
+        edges = np.iinfo(form.dtype) if form.dtype.kind != "f" else np.finfo(form.dtype)
+        values = np.array([edges.min, 0, 1, edges.max], form.dtype)
+        words = words_of(values, form)
+        assert words[0] <= words[1] < words[2] < words[3], type_
+    assert values_of(pa.array([True, False, True])[1:], physical(pa.bool_())).tolist() == [0, 1]
