@@ -229,7 +229,7 @@ def _copy_files(
 ) -> None:
     """Write the files of a version to a new table, byte for byte."""
     version = table._snapshot.version
-    groups = range(len(version.head.row_groups))
+    groups = range(len(version.row_groups))
     nbytes = sum(meta.cbytes for group in groups for _, meta in files(version, group))
     with (
         opened_at(target, layout, is_new=True) as store,

@@ -56,12 +56,12 @@ class OldVersion(Version):
 
     files: OldFiles = field(kw_only=True)
 
-    def line_parts(self, line: int) -> ColumnParts:
+    def parts(self, line: int) -> ColumnParts:
         """Return what a line would say; raise the error of a column that cannot be read."""
-        rows, values = self.head.row_groups, self.values(self.field_of(line))
+        rows, values = self.row_groups, self.values(self.field_of(line))
         pages, none = (values.chunk_rows,) * len(rows), (0,) * len(rows)
         meta = PartMetaArrays(rows, pages, none, none, none, none)
-        return ColumnParts(self.head.columns.paths[line], (1,) * len(rows), meta, {}, {})
+        return ColumnParts(self.paths[line], (1,) * len(rows), meta, {}, {})
 
     def values(self, index: int) -> StoredArray:
         """Return the stored array of a column; raise the error that it has instead."""
@@ -302,10 +302,10 @@ class OldSnapshot(Snapshot):
         column_of = (scan or self).projection.column_of
         filtered = {column_of(index) for index in scan.columns} if scan else set[int]()
         returned = {column_of(index) for index in positions}
-        plans, groups = [], len(self.version.head.row_groups)
+        plans, groups = [], len(self.version.row_groups)
         for index in dict.fromkeys([*filtered, *returned]):
             chunks = -(-self.rows // self.version.values(index).chunk_rows)
-            cbytes = sum(self.version.head.columns.cbytes[one] for one in self.version.nodes(index))
+            cbytes = sum(self.version.cbytes(one) for one in self.version.nodes(index))
             plans.append(
                 ColumnPlan(
                     self._name(index),

@@ -136,6 +136,11 @@ class Head:
     columns: ColumnIndex = ColumnIndex()
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """The path of each node, in pre-order."""
+        return self.columns.paths
+
+    @property
     def rows(self) -> int:
         """Number of rows of the table."""
         return sum(self.row_groups)

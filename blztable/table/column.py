@@ -348,7 +348,7 @@ class Column:
         if self._snapshot.projection.is_field(self._index):
             raise SchemaError(f"{self.name!r} is a field; metalayers are those of its column")
         version = self._snapshot.version
-        return str(version.head.columns.paths[version.nodes(self._index)[0]][0])
+        return str(version.paths[version.nodes(self._index)[0]][0])
 
     @property
     def _field(self) -> pa.Field:

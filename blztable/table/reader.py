@@ -171,7 +171,7 @@ class TableReader:
         for name, digits in digits_by_name(fields).items():
             columns[name] = replace(columns.get(name, Storage()), digits=digits)
         version = snapshot.version
-        keys = kept(version.head.properties, version.head.columns.paths)
+        keys = kept(version.head.properties, version.paths)
         order = [(version.schema.names[index], direction) for index, direction in keys]
         return replace(storage, columns=columns or None, sort_by=order or None)
 

@@ -209,7 +209,7 @@ class Snapshot:
                 if rows.step != 1 or len(rows) == 1:
                     (found,) = select.take(reader, [position], self.numbers(rows))
                 else:
-                    row_spans = spans(self.version.head.row_groups, rows.start, rows.stop)
+                    row_spans = spans(self.version.row_groups, rows.start, rows.stop)
                     (found,) = reader.columns([position], row_spans)
             array = one_array(found)
         (column,) = self._show([position], [pa.chunked_array([array])])
@@ -261,7 +261,7 @@ class Snapshot:
 
     @property
     def _everything(self) -> list[RowSpan]:
-        return spans(self.version.head.row_groups, 0, self.rows)
+        return spans(self.version.row_groups, 0, self.rows)
 
     def window(
         self,
@@ -371,7 +371,7 @@ class Snapshot:
         with_nans: Container[int] = (),
     ) -> display.ReadRows:
         scan = self.scan(options.filters)
-        row_spans = spans(self.version.head.row_groups, start, stop)
+        row_spans = spans(self.version.row_groups, start, stop)
         progress = None
         if options.progress is not None:
             progress = Progress(options.progress, stop - start, len(positions))

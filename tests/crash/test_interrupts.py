@@ -74,7 +74,7 @@ def directories_named(path: Path) -> set[Path]:
     found = {path / layout.BUNDLES}
     for manifest in (path / "meta/manifest").iterdir():
         with blz.open(path, version=int(manifest.stem)) as table:
-            paths = table._snapshot.version.head.columns.paths
+            paths = table._snapshot.version.paths
             found |= {path / "data" / f"col{number}" for (number,) in paths}
     return found
 

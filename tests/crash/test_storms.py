@@ -132,7 +132,7 @@ def check_race(path: Path, counts: list[int]) -> None:
     assert unnamed(path) == set()
     with blz.open(path, mode="a") as table:
         table.vacuum(keep=1)
-        groups = table._snapshot.version.head.row_groups
+        groups = table._snapshot.version.row_groups
     assert debris_of(path) == set()
     assert len(groups) <= 8 * len(rows).bit_length() + 8
     print(f"\n{len(counts)} writers: {counts} appends, {len(groups)} row groups, ", end="")

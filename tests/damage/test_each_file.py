@@ -103,8 +103,8 @@ def spare_checksums(path) -> set[tuple[str, int]]:
     version, pinned = versions.pin(LocalStore(path))
     spare = set()
     with pinned:
-        for index, column in enumerate(version.head.columns.paths):
-            parts = version.line_parts(index)
+        for index, column in enumerate(version.paths):
+            parts = version.parts(index)
             for group, k in enumerate(parts.k):
                 part = OpenParts(version).open(index, group)
                 size = part.checksum.size

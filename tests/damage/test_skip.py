@@ -107,7 +107,7 @@ def damage(path, column: int, group: int, how=flip) -> str:
     """Damage a part; return its name."""
     version, pinned = versions.pin(LocalStore(path))
     with pinned:
-        key = version.line_parts(column).key(group, version.head.bundles)
+        key = version.parts(column).key(group, version.bundles)
     how(path / key, (path / key).read_bytes())
     return key
 

@@ -795,7 +795,7 @@ def damaged(tmp_path, **columns):
     blz.to_blz(table, path := tmp_path / "d.blz", storage=blz.Storage(row_group_rows=10))
     version, pinned = versions_of.pin(LocalStore(path))
     with pinned:
-        file = path / version.line_parts(1).key(1, version.head.bundles)
+        file = path / version.parts(1).key(1, version.bundles)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)

@@ -209,9 +209,9 @@ def codecs(path) -> dict[str, set[str]]:
     found = {}
     with pinned:
         for index, name in enumerate(version.schema.names):
-            parts = version.line_parts(index)
+            parts = version.parts(index)
             part = OpenParts(version).open(index, 0)
-            data = Path(path, parts.key(0, version.head.bundles)).read_bytes()
+            data = Path(path, parts.key(0, version.bundles)).read_bytes()
             superchunk = (part.bundle or part).superchunk
             chunks = [chunk for chunk, _ in part.slots] or range(len(superchunk.offsets) - 1)
             headers = [ChunkHeader.decode(data[superchunk.offsets[chunk] :]) for chunk in chunks]

@@ -69,7 +69,7 @@ def put(data, **options) -> RamStore:
 
 def row_groups(store) -> tuple[int, ...]:
     with blz.open(store) as table:
-        return table._snapshot.version.head.row_groups
+        return table._snapshot.version.row_groups
 
 
 def pieces(whole, cuts):

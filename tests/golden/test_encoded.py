@@ -60,7 +60,7 @@ def test_the_floats_have_no_bitmap_but_for_the_column_with_both():
     with blz.open(ROOT / f"{FLOATS}.blz") as table:
         version = table._snapshot.version
         claims = {
-            name: version.line_parts(index).flags.get("nan_is_null", ())
+            name: version.parts(index).flags.get("nan_is_null", ())
             for index, name in enumerate(version.schema.names)
         }
         assert claims.pop("turns") == (1, 0, 1)

@@ -67,10 +67,11 @@ def test_the_facts_of_every_version_are_read(case):
         ]
     for number, one in known.items():
         with blz.open(ROOT / f"{case}.blz", version=number) as table:
-            head = table._snapshot.version.head
+            version = table._snapshot.version
+            head = version.head
         for key in ("attributes", "properties", "pandas"):
             assert getattr(head, key) == one[key], (number, key)
-        assert list(head.row_groups) == one["row_groups"]
+        assert list(version.row_groups) == one["row_groups"]
         assert [list(pair) for pair in head.commit_ids] == one["commit_ids"]
 
 

@@ -64,8 +64,8 @@ def test_each_form_is_on_disk_what_it_is_named_after(form):
         parts = OpenParts(version)
         streams = [
             stream
-            for line in range(len(version.head.columns.paths))
-            if version.line_parts(line).has_bytes(0)
+            for line in range(len(version.paths))
+            if version.parts(line).has_bytes(0)
             for stream in parts.open(line, 0).streams.values()
         ]
     kinds = {stream.encoding.kind for stream in streams if stream.encoding}

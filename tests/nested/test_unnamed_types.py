@@ -144,7 +144,7 @@ def test_a_column_of_short_runs_is_cut_where_their_ends_stop(form):
     table = pa.table({"a": pa.chunked_array(pieces)})
     blz.to_blz(table, store := RamStore())
     with blz.open(store, "a") as opened:
-        assert len(opened._snapshot.version.head.row_groups) == 1
+        assert len(opened._snapshot.version.row_groups) == 1
         found = opened.to_arrow()
         found.validate(full=True)
         assert found.schema == table.schema

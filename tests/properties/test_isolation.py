@@ -222,13 +222,13 @@ def test_a_version_that_does_not_say_what_changed_may_have_changed_everything(st
         looked(t, [("n", "==", 6)])
     with opened(store) as t:
         t.append({"day": [8], "n": [8]})
-        assert t._snapshot.version.head.changed == (3, 3, 3, 3, 0)
+        assert t._snapshot.version.changed == (3, 3, 3, 3, 0)
 
 
 def test_the_head_says_of_each_row_group_when_rows_last_came_by_more_than_an_append(store):
     def changed():
         with blz.open(store) as t:
-            return t._snapshot.version.head.changed
+            return t._snapshot.version.changed
 
     with opened(store) as t:
         assert changed() == ()  # Of version 1, all of them.
@@ -520,7 +520,7 @@ def test_row_groups_that_are_joined_remember_when_rows_last_came():
     with opened(store) as t:
         t.append({"day": [3], "n": [2]})
         t.update({"n": 7}, where=[("day", "==", 1)])
-        changed = max(t._snapshot.version.head.changed)
+        changed = max(t._snapshot.version.changed)
 
     def theirs(t):
         t.update({"day": 5}, where=[("day", "==", 2)])
@@ -529,8 +529,8 @@ def test_row_groups_that_are_joined_remember_when_rows_last_came():
     with beside(store, theirs) as t, pytest.raises(ConflictError, match="looked for"):
         looked(t)
     with opened(store) as t:
-        assert len(t._snapshot.version.head.row_groups) == 1
-        assert max(t._snapshot.version.head.changed) > changed
+        assert len(t._snapshot.version.row_groups) == 1
+        assert max(t._snapshot.version.changed) > changed
 
 
 def in_a_transaction(t, act):

@@ -888,11 +888,11 @@ class Machine(RuleBasedStateMachine):
         """Return the columns of a version, and the files of its row groups."""
         version = versions.read(self.store, number)
         columns = [
-            [version.line_parts(line) for line in version.nodes(index)]
+            [version.parts(line) for line in version.nodes(index)]
             for index in range(len(version.schema))
         ]
         paths = [(c[0].path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
-        groups = version.head.row_groups, version.head.bundles
+        groups = version.row_groups, version.bundles
         return paths, groups, [[node.k for node in column] for column in columns]
 
     def committed(self, number: int, model: Model, pinned: set[int]) -> None:

@@ -433,7 +433,7 @@ def test_a_few_huge_texts_leave_the_pages_many_rows():
     store = stored(pa.table({"a": column}))
     version, pinned = pin(store)
     with pinned:
-        [page_rows] = version.line_parts(0).meta.page_rows
+        [page_rows] = version.parts(0).meta.page_rows
     assert page_rows >= 1 << 16
     with blz.open(store) as table:
         assert table["a"][9:12].to_pylist() == words[9:12]

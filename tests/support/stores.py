@@ -199,14 +199,14 @@ class FileInMemory(File):
 
 def files_named(version: Version) -> set[str]:
     """Return the keys of all files that a version names, bundles too."""
-    lines = (version.line_parts(line) for line in range(len(version.head.columns.paths)))
-    bundles = {layout.part(layout.SHARED, k) for k in version.head.bundle_numbers}
+    lines = (version.parts(line) for line in range(len(version.paths)))
+    bundles = {layout.part(layout.SHARED, k) for k in version.bundle_numbers}
     return {file for parts in lines for file in parts.files} | bundles
 
 
 def directories_named(version: Version) -> set[str]:
     """Return the directories of a version's columns and of the bundles; some need not exist."""
-    return {layout.BUNDLES, *map(layout.column, version.head.columns.paths)}
+    return {layout.BUNDLES, *map(layout.column, version.paths)}
 
 
 def copied(store: RamStore) -> RamStore:
@@ -242,7 +242,7 @@ def write(store, table: pa.Table, *, mode: str = "w", attrs=None, **options) -> 
 
 def read(version: Version) -> pa.Table:
     indices = range(len(version.schema))
-    rows = spans(version.head.row_groups, 0, version.head.rows)
+    rows = spans(version.row_groups, 0, version.head.rows)
     with OpenColumns.whole(version) as parts:
         return pa.table(parts.columns(indices, rows), schema=version.schema)
 

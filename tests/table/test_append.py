@@ -316,8 +316,8 @@ class TestAppender:
             for n in range(10):
                 a["y"].append(str(n))
         version = blz.open(t._snapshot.version.store, version=2)._snapshot.version
-        assert version.head.row_groups == (1, 4, 4, 2)
-        assert [version.line_parts(index).meta.rows for index in (0, 1)] == [(1, 4, 4, 2)] * 2
+        assert version.row_groups == (1, 4, 4, 2)
+        assert [version.parts(index).meta.rows for index in (0, 1)] == [(1, 4, 4, 2)] * 2
 
     def test_unequal_lengths_name_the_columns_and_commit_nothing(self):
         t = table({"x": [0], "y": ["a"]}, row_group_rows=2)
@@ -442,7 +442,7 @@ def test_many_small_appends_leave_few_row_groups(n):
     t = table({"x": [0]}, compression="zstd")
     for number in range(1, n):
         t.append(pa.table({"x": [number]}))
-        groups = t._snapshot.version.head.row_groups
+        groups = t._snapshot.version.row_groups
         assert len(groups) <= 8 * math.log2(number + 1) + 8
     assert same(t["x"].to_arrow().combine_chunks(), pa.array(range(n)))
     assert t.verify().is_intact

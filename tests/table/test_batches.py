@@ -79,7 +79,7 @@ class Watch:
         window = Snapshot.window
 
         def watched(snapshot, positions, spans, *others):
-            groups = snapshot.version.head.row_groups
+            groups = snapshot.version.row_groups
             start = sum(groups[: spans[0].group]) + spans[0].start
             self.when_begun(start)
             with self._changed:
@@ -710,7 +710,7 @@ def damage(path, k: int) -> None:
     data = bytearray(file.read_bytes())
     version, pinned = versions.pin(LocalStore(path))
     with pinned:
-        place = len(data) - version.line_parts(0).meta[k - 1].trailer_length - 8
+        place = len(data) - version.parts(0).meta[k - 1].trailer_length - 8
     data[place] ^= 0xFF
     file.write_bytes(data)
 

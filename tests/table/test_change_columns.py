@@ -163,7 +163,7 @@ def test_ids_of_columns_are_never_used_again():
     t.drop_columns(["b"])
     t.restore(1)
     t.add_column("c", [4])
-    assert t._snapshot.version.head.columns.paths == ((0,), (1,), (3,))
+    assert t._snapshot.version.paths == ((0,), (1,), (3,))
 
 
 class TestFrames:

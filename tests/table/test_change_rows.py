@@ -211,7 +211,7 @@ class TestUpdate:
         with blz.open(Hooked(store, before=hook), "a") as t:
             t.update({"b": 0}, [("a", "in", [3, 25])])
             assert written == ["data/col1/__5__.bin", "data/col1/__6__.bin"]
-            assert [t._snapshot.version.line_parts(index).k for index in range(3)] == [
+            assert [t._snapshot.version.parts(index).k for index in range(3)] == [
                 (1, 2, 3, 4),
                 (5, 2, 6, 4),
                 (1, 2, 3, 4),
@@ -244,8 +244,8 @@ class TestDelete:
         t = table({"a": range(40)}, row_group_rows=10)
         t.delete((pc.field("a") == 3) | ((pc.field("a") >= 20) & (pc.field("a") < 30)))
         version = t._snapshot.version
-        assert version.head.row_groups == (9, 10, 10)
-        assert version.line_parts(0).k == (5, 2, 4)
+        assert version.row_groups == (9, 10, 10)
+        assert version.parts(0).k == (5, 2, 4)
         assert t["a"][:].to_pylist() == [n for n in range(40) if n != 3 and not 20 <= n < 30]
 
     def test_nothing_to_delete_is_no_commit(self):
@@ -324,8 +324,8 @@ class TestResize:
     def test_many_rows_are_cut_like_others(self):
         t = table({"a": [1]}, row_group_rows=1000)
         t.resize(2500)
-        assert sum(t._snapshot.version.head.row_groups) == 2500
-        assert max(t._snapshot.version.head.row_groups) <= 1000
+        assert sum(t._snapshot.version.row_groups) == 2500
+        assert max(t._snapshot.version.row_groups) <= 1000
 
 
 def test_a_number_of_rows_is_a_number_from_0():

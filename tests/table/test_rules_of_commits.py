@@ -117,8 +117,8 @@ def test_all_rows_of_a_copy_are_those_of_its_first_version(path, tmp_path):
     blz.to_blz({"n": [1]}, path)
     blz.to_blz({"n": [2]}, path, mode="w")
     blz.copy(path, tmp_path / "copy.blz")
-    head = versions.read(LocalStore(tmp_path / "copy.blz"), 1).head
-    assert set(head.all_changed) == {1}
+    copied = versions.read(LocalStore(tmp_path / "copy.blz"), 1)
+    assert set(copied.all_changed) == {1}
 
 
 # The label of a column is in the frame descriptor only: a name that goes and comes back is text.

@@ -336,7 +336,7 @@ def bounds(store):
         opened = OpenParts(table._snapshot.version)
         layers = [opened.open(0, group).superchunk.trailer.layers for group in (0, 1)]
         pages = [whole(Statistics.decode(layer[PAGES_LAYER].decode(), 2)) for layer in layers]
-        return whole(table._snapshot.version.line_parts(0).statistics), pages
+        return whole(table._snapshot.version.parts(0).statistics), pages
 
 
 @everywhere

@@ -157,7 +157,7 @@ def test_row_groups_are_joined_after_rows_went():
         tx.delete(~pc.is_in(pc.field("a"), pa.array([0, 4, 8, 12])))
         tx.compact()
         assert tx["a"][:].to_pylist() == [0, 4, 8, 12]
-    assert t._snapshot.version.head.row_groups == (4,)
+    assert t._snapshot.version.row_groups == (4,)
 
 
 def test_changes_land_on_top_of_the_others():

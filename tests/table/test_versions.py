@@ -280,14 +280,14 @@ def test_what_comes_after_a_restore_takes_no_id_and_no_number_a_second_time(stor
         table.append(rows(3, 4))
         table.add_column("more", 2)
         assert column_ids(table)["more"] > first
-        head = table._snapshot.version.head
+        version = table._snapshot.version
         added = files(store) - numbers
         assert (
             added
             == {
                 layout.part(path, k)
-                for index, path in enumerate(head.columns.paths)
-                for k in table._snapshot.version.line_parts(index).k
+                for index, path in enumerate(version.paths)
+                for k in version.parts(index).k
             }
             - numbers
         )
@@ -317,8 +317,8 @@ def test_ids_and_numbers_are_not_given_out_again_though_their_files_are_gone():
 
 
 def column_ids(table):
-    head = table._snapshot.version.head
-    return dict(zip(table.columns, (path[0] for path in head.columns.paths), strict=True))
+    version = table._snapshot.version
+    return dict(zip(table.columns, (path[0] for path in version.paths), strict=True))
 
 
 @pytest.mark.usefixtures("own_files_here")

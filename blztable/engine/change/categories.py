@@ -37,7 +37,7 @@ def used(version: Version) -> PartValues:
 
 def used_with_deleted(staged: StagedVersion) -> PartValues:
     """Return the values that rows use or deleted rows used, as far as these are stored."""
-    groups = [group for group, deleted in enumerate(staged.head.deleted) if deleted]
+    groups = [group for group, deleted in enumerate(staged.deleted) if deleted]
     return used(staged.with_deleted(dict.fromkeys(groups, b"")))
 
 
@@ -125,7 +125,7 @@ def _values(version: Version, pick: Pick) -> PartValues:
     found: dict[tuple[int, int], list[pa.Array]] = {}
     with OpenColumns.whole(version) as opened:
         for index, column, node in _coded(version):
-            for group in range(len(version.head.row_groups)):
+            for group in range(len(version.row_groups)):
                 for chunk in _read(opened, index, group).chunks:
                     flats = without_unused(node, iter(flatten(node, chunk)))
                     for number, flat in enumerate(flats):
@@ -136,13 +136,13 @@ def _values(version: Version, pick: Pick) -> PartValues:
 
 
 def _read(opened: OpenColumns, index: int, group: int) -> pa.ChunkedArray:
-    rows = opened.version.head.row_groups[group]
+    rows = opened.version.row_groups[group]
     return opened.columns([index], [RowSpan(group, 0, rows)])[0]
 
 
 def _coded(version: Version) -> Iterator[tuple[int, int, Node]]:
     """Yield the index, the id and the tree of each column that has dictionaries."""
-    paths = version.head.columns.paths
+    paths = version.paths
     for index, field in enumerate(version.schema):
         node = Node.of(field.type)
         if any(pa.types.is_dictionary(one.type) for one in node.walk()):

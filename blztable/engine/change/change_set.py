@@ -221,7 +221,7 @@ class ChangeSet:
             bundles if is_whole else None,
             on_progress,
         )
-        staged = list(staged_columns(columns, as_lines=not head.row_groups))
+        staged = list(staged_columns(columns, as_lines=not self.staged.row_groups))
         self.commit.files.finish(files)
         return written, staged
 
@@ -258,7 +258,7 @@ class ChangeSet:
         """Return the version; unless all changes are blind, it says so of the appended rows."""
         if is_blind([change for change, _ in self._changes]):
             return staged
-        changed = tuple(CHANGED if one == APPENDED else one for one in staged.head.changed)
+        changed = tuple(CHANGED if one == APPENDED else one for one in staged.changed)
         return staged.with_head(changed=changed)
 
     def _check_reliances(self) -> None:

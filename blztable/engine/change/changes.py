@@ -86,7 +86,7 @@ class Append:
                 f"{AGAIN}"
             )
         count = len(self.groups.rows)
-        order = range(len(newest.head.row_groups) + count)
+        order = range(len(newest.row_groups) + count)
         return newest.with_row_groups(order, self.groups, self.written, [APPENDED] * count)
 
 
@@ -124,11 +124,11 @@ class Join:
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the row groups at their present indices in `newest`."""
         start = self.find(newest)
-        stop, count = start + len(self.joined), len(newest.head.row_groups)
+        stop, count = start + len(self.joined), len(newest.row_groups)
         made = range(count, count + len(self.groups.rows))
         order = [*range(start), *made, *range(stop, count)]
         # A joined row group has rows of all.
-        changed = [max(newest.head.all_changed[start:stop], default=0)] * len(made)
+        changed = [max(newest.all_changed[start:stop], default=0)] * len(made)
         return newest.with_row_groups(order, self.groups, self.written, changed)
 
     def find(self, newest: StagedVersion) -> int:
@@ -158,7 +158,7 @@ class NoJoin:
     @classmethod
     def of(cls, staged: StagedVersion) -> Self:
         """Return the change that relies on all row groups of a staged version."""
-        return cls(Join.of(staged, 0, len(staged.head.row_groups), NewGroups(), []))
+        return cls(Join.of(staged, 0, len(staged.row_groups), NewGroups(), []))
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return `newest` unchanged."""
@@ -222,7 +222,7 @@ class Rewrite:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Change the row groups at their present indices in `newest`."""
-        found, count = self.write_set.find(newest, "removing rows"), len(newest.head.row_groups)
+        found, count = self.write_set.find(newest, "removing rows"), len(newest.row_groups)
         both = list(zip(found, self.deleted, strict=True))
         newest = newest.with_deleted({group: rows for group, rows in both if rows is not None})
         found = [group for group, rows in both if rows is None]
@@ -234,7 +234,7 @@ class Rewrite:
         for number, group in enumerate(left):
             places[group] = [count + number]
         order = [new for group in range(count) for new in places.get(group, [group])]
-        changed = [newest.head.all_changed[group] for group in left]
+        changed = [newest.all_changed[group] for group in left]
         return newest.with_row_groups(order, self.groups, self.written, changed)
 
 
@@ -278,7 +278,7 @@ class Update:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the parts of the row groups at their present indices in `newest`."""
-        found, count = self.write_set.find(newest, "an update"), len(newest.head.row_groups)
+        found, count = self.write_set.find(newest, "an update"), len(newest.row_groups)
         new = {group: count + number for number, group in enumerate(found)}
         return newest.with_parts(self.written, [new.get(one, one) for one in range(count)])
 
@@ -343,7 +343,7 @@ class Retype:
             columns += present
         written = [node for nodes in self.written.values() for node in nodes]
         top = max((max(node.path) + 1 for node in written), default=0)
-        changed = (CHANGED,) * len(newest.head.row_groups) if written else newest.head.changed
+        changed = (CHANGED,) * len(newest.row_groups) if written else newest.changed
         return newest.with_columns(
             columns,
             schema=pa.schema(fields, newest.schema.metadata),
@@ -456,7 +456,7 @@ def is_blind(changes: Iterable[Change]) -> bool:
 
 def _check_layers(newest: StagedVersion, layers: Layers) -> None:
     """Raise ConflictError if a column is gone, LimitError if there are too many metalayers."""
-    ids = {"", *(str(path[0]) for path in newest.head.columns.paths)}
+    ids = {"", *(str(path[0]) for path in newest.paths)}
     if any(key.owner not in ids for key in layers):
         raise ConflictError(
             f"{newest.store.name}: a column whose metalayer was changed is gone from version "

@@ -192,7 +192,7 @@ class _WaitingColumn:
         written = len(self._parts[0])
         if written:
             only = Select(ReadSet.columns_of(staged), [self._index], None).rebase(staged)
-            sizes, first = [self._size] * written, len(only.head.row_groups)
+            sizes, first = [self._size] * written, len(only.row_groups)
             groups = NewGroups.without_bundles(sizes)
             both = Append(ReadSet.columns_of(only), groups, self._nodes()).rebase(only)
             with OpenColumns.whole(both) as opened:

@@ -139,7 +139,7 @@ def widen(change_set: ChangeSet, schema: pa.Schema, frame: Mapping[str, Json] | 
 
 
 def _nulls(staged: StagedVersion, types: Sequence[pa.DataType], group: int) -> list[pa.Array]:
-    rows = staged.head.row_groups[group]
+    rows = staged.row_groups[group]
     for type_ in types:
         check_values(rows, type_)
     return [nulls(rows, type_) for type_ in types]
@@ -154,8 +154,8 @@ def empty_of(field: pa.Field) -> pa.Scalar:
 def _portions(
     staged: StagedVersion, rows_of: Callable[[int], Sequence[pa.Array | pa.ChunkedArray]]
 ) -> Iterator[Portion]:
-    for group in range(len(staged.head.row_groups)):
-        yield stored_portion(staged.head, group, rows_of(group))
+    for group in range(len(staged.row_groups)):
+        yield stored_portion(staged, group, rows_of(group))
 
 
 def checked_text(name: object) -> str:

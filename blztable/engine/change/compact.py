@@ -42,7 +42,7 @@ def merge_after(
     """
     commit = Commit(CommitPlan(version.store, is_durable, base=version))
     change_set = ChangeSet(commit, storage)
-    groups = version.head.row_groups
+    groups = version.row_groups
     full = _full(change_set)
     count = merge_policy.trailing_groups(groups, full)
     if not count:
@@ -77,7 +77,7 @@ def compact(change_set: ChangeSet, sort_by: Sequence[tuple[str, str]] | None = N
     """
     staged = change_set.staged
     if sort_by is None:
-        keys = sort_keys.kept(staged.head.properties, staged.head.columns.paths)
+        keys = sort_keys.kept(staged.head.properties, staged.paths)
     else:
         keys = sort_keys.placed(sort_by, staged.schema, staged.store.name)
     if keys:
@@ -94,7 +94,7 @@ def _sort(change_set: ChangeSet, keys: Sequence[Key]) -> None:
     staged = change_set.staged
     unsorted = Unsorted.of_version(staged)
     order = unsorted.order(keys)
-    record = sort_keys.to_json(keys, staged.head.columns.paths)
+    record = sort_keys.to_json(keys, staged.paths)
     if order is None and record == staged.head.properties.get(SORT_BY):
         _join_small(change_set)
         return
@@ -114,7 +114,7 @@ def rewrite(
     """Write all rows of the staged version in this order."""
     staged = change_set.staged
     groups, written = write_ordered(change_set, unsorted, order, progress)
-    change_set.add("sort", Join.of(staged, 0, len(staged.head.row_groups), groups, written))
+    change_set.add("sort", Join.of(staged, 0, len(staged.row_groups), groups, written))
 
 
 def write_ordered(
@@ -141,7 +141,7 @@ def _join_small(change_set: ChangeSet) -> None:
     conflict only if no join is left.
     """
     staged, full = change_set.staged, _full(change_set)
-    groups = staged.head.row_groups
+    groups = staged.row_groups
     lengths = _joinable(staged, range(len(groups)))
     firsts = [0, *accumulate(lengths)]
     spans = [
@@ -164,7 +164,7 @@ def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> No
     Such are also the categories in `gone`. Other than in a compaction, none may be left out.
     """
     staged = change_set.staged
-    groups = range(len(staged.head.row_groups))
+    groups = range(len(staged.row_groups))
     old = {*_with_old_values(staged, groups)}
     with OpenColumns.whole(staged) as opened:
         old |= {group for group in groups if categories.has_values(opened, group, gone)}
@@ -174,7 +174,7 @@ def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> No
 
 def has_old_values(staged: StagedVersion) -> bool:
     """True if a row group keeps values which no row of the table has."""
-    return any(True for _ in _with_old_values(staged, range(len(staged.head.row_groups))))
+    return any(True for _ in _with_old_values(staged, range(len(staged.row_groups))))
 
 
 def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[int]:
@@ -182,13 +182,12 @@ def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[i
 
     A bundle keeps the parts of columns that were written again, or dropped.
     """
-    head = staged.head
-    lines = range(len(head.columns.paths))
+    lines = range(len(staged.paths))
     with OpenColumns.whole(staged) as opened:
         for group in groups:
-            has_old = bool(head.deleted and head.deleted[group])
-            if not has_old and head.bundles and head.bundles[group]:
-                named = (line for line in lines if staged.line_parts(line).is_bundled(group))
+            has_old = bool(staged.deleted and staged.deleted[group])
+            if not has_old and staged.bundles and staged.bundles[group]:
+                named = (line for line in lines if staged.parts(line).is_bundled(group))
                 entries = sum(count_of_entries(staged.node(line).type) for line in named)
                 has_old = entries < len(opened.parts.bundle(group).directory.entries)
             if has_old:
@@ -211,7 +210,7 @@ def _join(
     """
     full = _full(change_set)
     columns = change_set.column_writers()
-    size = merge_policy.rows_per_group(sum(staged.head.row_groups[start:stop]), full)
+    size = merge_policy.rows_per_group(sum(staged.row_groups[start:stop]), full)
     with OpenColumns.whole(staged) as opened:
         portions = _portions(opened, start, stop, size)
         if gone is not None:
@@ -248,7 +247,7 @@ def _portions(opened: OpenColumns, start: int, stop: int, full: int) -> Iterator
     waiting: list[RowSpan] = []
     rows = 0
     for group in range(start, stop):
-        waiting.append(RowSpan(group, 0, staged.head.row_groups[group]))
+        waiting.append(RowSpan(group, 0, staged.row_groups[group]))
         rows += waiting[-1].count
         if rows >= full or group + 1 == stop:
             opened.forget_before(waiting[0].group)
@@ -260,5 +259,6 @@ def _portions(opened: OpenColumns, start: int, stop: int, full: int) -> Iterator
 
 def _full(change_set: ChangeSet) -> int:
     """Return the rows of a full row group, computed from the bytes of the present rows."""
-    head = change_set.staged.head
-    return rows_per_group(head.columns.nbytes, head.rows, group_rows_of(change_set.storage))
+    staged = change_set.staged
+    nbytes = [staged.nbytes(line) for line in range(len(staged.paths))]
+    return rows_per_group(nbytes, staged.head.rows, group_rows_of(change_set.storage))

@@ -108,7 +108,7 @@ def create(
         _check_absent(store, commit.base, replace_existing)
         head = _head(commit, schema, storage, keys)
         head = replace(head, attributes=dict(attributes or {}), pandas=new.frame(0))
-        columns = tuple(map(StagedColumn.without_parts, head.columns.paths))
+        columns = tuple(map(StagedColumn.without_parts, head.paths))
         empty = StagedVersion(store, head, schema, columns=columns)
         change_set = ChangeSet(commit, storage, empty)
         _write(change_set, new, keys, progress)

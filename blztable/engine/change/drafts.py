@@ -66,13 +66,12 @@ class Drafts:
         """Append the draft of a row group of a version, whose files were copied."""
         index = version.head.columns
         staged = [
-            StagedColumn.of(version.line_parts(line).of_group(group), index.next_k[line])
+            StagedColumn.of(version.parts(line).of_group(group), index.next_k[line])
             for line in range(len(index.paths))
         ]
-        bundles = version.head.bundles
+        bundles = version.bundles
         meta = bundles[group] if bundles else None
-        head = version.head
-        self._append(head.row_groups[group], staged, meta, head.all_deleted[group])
+        self._append(version.row_groups[group], staged, meta, version.all_deleted[group])
 
     def _append(
         self,
@@ -122,14 +121,13 @@ def recovered(store: Store) -> StagedVersion | None:
         if draft.schema != staged.schema:
             break
         columns = [
-            StagedColumn.of(draft.line_parts(line), column.next_k)
+            StagedColumn.of(draft.parts(line), column.next_k)
             for line, column in enumerate(draft.columns)
         ]
-        head = draft.head
-        groups = NewGroups(head.stored_rows, head.bundles or (None,))
+        groups = NewGroups(draft.stored_rows, draft.bundles or (None,))
         staged = staged.with_row_groups(range(number), groups, columns)
-        if head.deleted:
-            staged = staged.with_deleted({number - 1: head.deleted[0]})
+        if draft.deleted:
+            staged = staged.with_deleted({number - 1: draft.deleted[0]})
     return staged
 
 
@@ -153,7 +151,7 @@ def check_nothing_whole(store: Store) -> None:
 
 def whole(version: Version) -> str:
     """Return what is whole of a creation that was killed, as words."""
-    groups = len(version.head.row_groups)
+    groups = len(version.row_groups)
     return f"{groups:,} row groups with {version.head.rows:,} rows are whole"
 
 

@@ -193,9 +193,9 @@ def _masked(
 ) -> Iterator[Portion]:
     """Yield the values of a new field, null where its struct is."""
     version = opened.version
-    for group, rows in enumerate(version.head.stored_rows):
+    for group, rows in enumerate(version.stored_rows):
         opened.forget_before(group)
-        portion, _ = stored_portion(version.head, group, [rows_of(group)])
+        portion, _ = stored_portion(version, group, [rows_of(group)])
         array = one_array(portion.column(0))
         structs = one_array(read_nodes(opened.parts, {line: [RowSpan(group, 0, rows)]})[line])
         if structs.null_count:

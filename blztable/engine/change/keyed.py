@@ -106,7 +106,7 @@ def deduplicate(
     Return the number of removed rows.
     """
     staged = change_set.staged
-    groups, rows = staged.head.row_groups, staged.head.rows
+    groups, rows = staged.row_groups, staged.head.rows
     check_key([staged.schema.field(index) for index in on])
     check_rows(rows, "finding duplicates", _ROW_BYTES)
     stays, firsts = np.zeros(rows, np.bool_), list(accumulate(groups, initial=0))
@@ -158,7 +158,7 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
     Of a table that was written anew in between, these are the columns of the same name.
     """
     ids: list[dict[object, int]] = [
-        {version.head.columns.paths[version.nodes(index)[0]]: index for index in indices}
+        {version.paths[version.nodes(index)[0]]: index for index in indices}
         for version in (old, new)
         for indices in [range(len(version.schema))]
     ]
@@ -184,10 +184,10 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     """Return the row groups by what tells each: where the parts of these columns are."""
-    lines = [version.line_parts(line) for index in indices for line in version.nodes(index)]
-    bundles = version.head.bundles
+    lines = [version.parts(line) for index in indices for line in version.nodes(index)]
+    bundles = version.bundles
     found: RowGroups = {}
-    for group, rows in enumerate(version.head.stored_rows):
+    for group, rows in enumerate(version.stored_rows):
         places = ((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines)
         found.setdefault((rows, *places), []).append(group)
     return found
@@ -211,26 +211,26 @@ class _Candidates:
     @classmethod
     def of(cls, version: Version, groups: RowGroups, other: Version, others: RowGroups) -> Self:
         """Find these rows of a version, given the row groups of both versions."""
-        first = np.cumsum([0, *version.head.row_groups])
+        first = np.cumsum([0, *version.row_groups])
         whole, singles = list[int](), [np.zeros(0, np.int64)]
         for parts, same in groups.items():
             twins = others.get(parts, [])
             whole += same[len(twins) :]
             for group, twin in zip(same, twins, strict=False):
-                deleted = version.head.all_deleted[group]
-                gone = np.setdiff1d(unpack(other.head.all_deleted[twin]), unpack(deleted))
+                deleted = version.all_deleted[group]
+                gone = np.setdiff1d(unpack(other.all_deleted[twin]), unpack(deleted))
                 singles.append(live(deleted, gone) + first[group])
         return cls(sorted(whole), np.sort(np.concatenate(singles)))
 
     def numbers(self, version: Version) -> np.ndarray:
         """Return the numbers of the rows in the table, in the order of `read`."""
-        ends = np.cumsum([0, *version.head.row_groups])
+        ends = np.cumsum([0, *version.row_groups])
         ranges = [np.arange(ends[group], ends[group + 1]) for group in self.groups]
         return np.concatenate([*ranges, self.singles])
 
     def read(self, version: Version, indices: Sequence[int]) -> list[pa.ChunkedArray]:
         """Return columns of the rows."""
-        whole = [RowSpan(group, 0, version.head.row_groups[group]) for group in self.groups]
+        whole = [RowSpan(group, 0, version.row_groups[group]) for group in self.groups]
         with OpenColumns.whole(version) as opened:
             columns = opened.columns(indices, whole)
             if not len(self.singles):

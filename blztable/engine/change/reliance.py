@@ -70,7 +70,7 @@ class ReadSet:
     def columns_of(cls, staged: StagedVersion) -> Self:
         """Return the columns and the row count of a version."""
         head = staged.head
-        columns = (head.columns.paths, staged.schema, head.pandas)
+        columns = (staged.paths, staged.schema, head.pandas)
         return cls(head.version, head.rows, columns)
 
     @classmethod
@@ -102,7 +102,7 @@ class ReadSet:
         """Return what differs in `newest`; None if nothing does."""
         paths, schema, frame = self.columns
         head = newest.head
-        if paths != head.columns.paths or not schema.equals(newest.schema) or frame != head.pandas:
+        if paths != newest.paths or not schema.equals(newest.schema) or frame != head.pandas:
             return "columns"
         if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
             return "rows"
@@ -121,7 +121,7 @@ def any_where(staged: StagedVersion, filters: object) -> Predicate:
     expression = expressions.as_expression(filters, staged.schema)
 
     def matches(version: StagedVersion, groups: Sequence[int]) -> bool:
-        spans = [RowSpan(group, 0, version.head.row_groups[group]) for group in groups]
+        spans = [RowSpan(group, 0, version.row_groups[group]) for group in groups]
         with OpenColumns.whole(version) as opened:
             scan = Scan(opened.projection, expression)
             for span in scan.within(spans):
@@ -183,7 +183,7 @@ class WriteSet:
                 f"{name}: {change} relies on the rows of version {version}; another commit has "
                 f"changed rows in the same row groups; {AGAIN}"
             )
-        newer = {g for g, at in enumerate(newest.head.all_changed) if version < at < APPENDED}
+        newer = {g for g, at in enumerate(newest.all_changed) if version < at < APPENDED}
         if self.matches(newest, sorted(newer - {*found})):
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {version} that it looked for; "
@@ -193,7 +193,7 @@ class WriteSet:
 
     def _found(self, newest: StagedVersion) -> list[int] | None:
         """Return the present indices of the row groups; None if one of them is gone."""
-        count = len(newest.head.row_groups)
+        count = len(newest.row_groups)
         if max(self.groups, default=-1) < count and self._are_in_place(newest):
             return list(self.groups)
         lines = [
@@ -226,4 +226,4 @@ class WriteSet:
 
     def _parts(self, line: int) -> ColumnParts:
         assert self.base is not None, "a line that is not parsed is one of the base version"
-        return self.base.line_parts(line)
+        return self.base.parts(line)

@@ -44,7 +44,7 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
     base = change_set.staged.base
     assert base is not None, "there is a version to repair"
     report = verify(base, range(len(base.schema)), full=True)
-    groups = base.head.row_groups
+    groups = base.row_groups
     damaged = sorted({one.row_group for one in report.problems if one.row_group is not None})
     if not damaged:
         return []
@@ -71,7 +71,7 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
 
 def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[Loss]]:
     """Return what is whole of a row group, and what is lost."""
-    columns, rows = range(len(version.schema)), version.head.row_groups[group]
+    columns, rows = range(len(version.schema)), version.row_groups[group]
     projection, span = Projection.of(version), [RowSpan(group, 0, rows)]
     read = partial(read_selected, OpenColumns(projection), columns, None, span, None)
     found, losses = salvaged(read, projection, OpenColumns, columns, None, span, on_corrupt)

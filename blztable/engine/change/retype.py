@@ -125,13 +125,13 @@ def _portions(
 ) -> Iterator[Portion]:
     """Yield the columns of each row group in the types of `fields`."""
     first = 0
-    for group, rows in enumerate(opened.version.head.row_groups):
+    for group, rows in enumerate(opened.version.row_groups):
         opened.forget_before(group)
         columns = opened.columns(indices, [RowSpan(group, 0, rows)])
         arrays = [
             _cast(column, field, cast, first) for column, field in zip(columns, fields, strict=True)
         ]
-        yield stored_portion(opened.version.head, group, arrays)
+        yield stored_portion(opened.version, group, arrays)
         first += rows
 
 
@@ -183,7 +183,7 @@ def _check_no_nulls(staged: StagedVersion, index: int) -> None:
     field, first = staged.schema.field(index), 0
     with OpenColumns.whole(staged) as opened:
         nulls = null_counts(opened, index)
-    for group, (rows, missing) in enumerate(zip(staged.head.row_groups, nulls, strict=True)):
+    for group, (rows, missing) in enumerate(zip(staged.row_groups, nulls, strict=True)):
         if missing or not counts_nulls(field.type):
             with OpenColumns.whole(staged) as opened:
                 [column] = opened.columns([index], [RowSpan(group, 0, rows)])

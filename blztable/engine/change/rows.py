@@ -91,7 +91,7 @@ def delete(change_set: ChangeSet, where: object) -> int:
 
 def _truncate(change_set: ChangeSet, rows: int) -> None:
     """Keep at most the first `rows` rows."""
-    groups = change_set.staged.head.row_groups
+    groups = change_set.staged.row_groups
     firsts = list(accumulate(groups, initial=0))
 
     def kept(group: int) -> RowMask:
@@ -124,7 +124,7 @@ def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Sc
         columns, row_groups(parts(), group_rows_of(change_set.storage)), is_whole=True
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
-    order = range(len(staged.head.row_groups) + len(added.rows))
+    order = range(len(staged.row_groups) + len(added.rows))
     read_set = ReadSet.rows_of(staged).and_defaults(staged, range(len(fillings)))
     change_set.add("resize", Rows(read_set, order, added, written))
     change_set.count(appended=more)
@@ -171,7 +171,7 @@ def keep(
     are, by their places.
     """
     fewer: dict[int, RowMask] = {}
-    for group in range(len(change_set.staged.head.row_groups)):
+    for group in range(len(change_set.staged.row_groups)):
         selected = kept(group)
         if not selected.is_all:
             fewer[group] = selected
@@ -186,7 +186,7 @@ def remove(
 ) -> int:
     """Keep only the selected rows of some row groups; `predicate` and the result as of `keep`."""
     staged = change_set.staged
-    groups = staged.head.row_groups
+    groups = staged.row_groups
     write_set = None if predicate is None else WriteSet.of(staged, list(fewer), predicate)
     if not fewer:
         nothing = NoRewrite(write_set) if write_set else NoRows(ReadSet.rows_of(staged))
@@ -225,11 +225,10 @@ def remove(
 
 def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, bytes]:
     """Return all deleted rows of each row group that is not worth writing again for a few more."""
-    head = staged.head
-    budget = tuning.current.deleted_rows - head.deleted_rows
+    budget = tuning.current.deleted_rows - staged.deleted_rows
     found = {}
     for group, selected in kept.items():
-        stored, before = head.stored_rows[group], head.all_deleted[group]
+        stored, before = staged.stored_rows[group], staged.all_deleted[group]
         more = selected.rows - selected.count
         mask, is_few = selected.unpacked(), are_few(stored - selected.count, stored)
         if mask is None or not is_few or stored > MOST_STORED or more > budget:
@@ -296,7 +295,7 @@ def read_group(
 ) -> pa.Table:
     """Return columns of a row group in their storage types, with all or the selected rows."""
     version = opened.version
-    rows = version.head.row_groups[group]
+    rows = version.row_groups[group]
     mask = selected.unpacked() if selected else None
     stop = selected.count if selected and mask is None else rows
     arrays = opened.columns(indices, [RowSpan(group, 0, stop)])
@@ -320,7 +319,7 @@ class Condition:
 
     def rows(self, group: int) -> RowMask:
         """Select the rows for which the filter is true; release earlier row groups."""
-        rows = self._opened.version.head.row_groups[group]
+        rows = self._opened.version.row_groups[group]
         self._opened.forget_before(group)
         matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)
         if matching.count in (0, rows):

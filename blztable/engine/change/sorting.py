@@ -55,7 +55,7 @@ class Unsorted:
     def of_version(cls, version: Version) -> Self:
         """Return the rows of a version, published or staged."""
         head, projection = version.head, Projection.of(version)
-        whole = spans(head.row_groups, 0, head.rows)
+        whole = spans(version.row_groups, 0, head.rows)
 
         def column(index: int) -> pa.ChunkedArray:
             with OpenColumns(projection) as opened:

@@ -90,7 +90,7 @@ def set_values(
                 else:
                     new = value.slice(start, stop - start)
                 arrays.append(_merged(opened, index, group, mask, new))
-            yield stored_portion(staged.head, group, arrays)
+            yield stored_portion(staged, group, arrays)
 
     lines = [line for index in indices for line in staged.nodes(index)]
 
@@ -120,7 +120,7 @@ def evaluated(
     staged = opened.version
     opened.forget_before(group)
     indices = expressions.columns_of(expression, staged.schema)
-    rows = staged.head.row_groups[group]
+    rows = staged.row_groups[group]
     columns = opened.columns(indices, [RowSpan(group, 0, rows)])
     names = [staged.schema.field(index).name for index in indices]
     if len(names) == 1 and expression.equals(pc.field(names[0])):
@@ -135,7 +135,7 @@ def evaluated(
 
 def _selected(opened: OpenColumns, where: object) -> Iterator[tuple[int, RowMask]]:
     """Yield each row group that has selected rows, with these rows."""
-    row_groups = opened.version.head.row_groups
+    row_groups = opened.version.row_groups
     if where is None:
         yield from ((group, RowMask(rows, rows)) for group, rows in enumerate(row_groups))
         return

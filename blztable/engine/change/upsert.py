@@ -86,7 +86,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     finder = _Finder(keyed.key_condition(names, new.keys), new)
     with OpenColumns.whole(staged) as opened:
         scan = Scan(opened.projection, finder.condition)
-        groups = range(len(staged.head.row_groups))
+        groups = range(len(staged.row_groups))
         found = {group: finder.find(opened, scan, group) for group in groups}
         found = {group: one for group, one in found.items() if len(one.rows)}
         places = np.concatenate([np.empty(0, np.int64), *(one.new_rows for one in found.values())])
@@ -135,7 +135,7 @@ def _append(
     before: StagedVersion,
 ) -> None:
     """Append rows in the order of the new ones: those that move from `before`, and the `rest`."""
-    first = np.cumsum([0, *before.head.row_groups])
+    first = np.cumsum([0, *before.row_groups])
     numbers = [one.rows + first[group] for group, one in moved.items()]
     new_rows = np.concatenate([*(one.new_rows for one in moved.values()), rest])
     if not len(new_rows):
@@ -181,7 +181,7 @@ class _Finder:
 
     def find(self, opened: OpenColumns, scan: Scan, group: int) -> _MatchedRows:
         """Return the rows of a row group; parts of earlier row groups are released."""
-        span = RowSpan(group, 0, opened.version.head.row_groups[group])
+        span = RowSpan(group, 0, opened.version.row_groups[group])
         opened.forget_before(group)
         some = scan.filter(scan.within([span]), opened, self.new.on)
         rows = [

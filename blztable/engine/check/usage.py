@@ -75,7 +75,7 @@ class ColumnCheck:
         self.parts: ColumnParts | None = None
         self.statistics: Statistics | None = None
         try:
-            self.parts = version.line_parts(line)
+            self.parts = version.parts(line)
         except BlzError as error:
             self._note(error, is_readable=False)
             return
@@ -110,7 +110,7 @@ class PartCheck:
         self.array: pa.Array | None = None
         # The index in the table of the part's first row.
         self.first = first
-        self.key = parts.key(group, column.version.head.bundles)
+        self.key = parts.key(group, column.version.bundles)
         self._pages: Statistics | None = None
         self.chunks = 0
 
@@ -221,11 +221,11 @@ class PartCheck:
         context = f"{column.version.store.name}/{self.key}, column {column.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
         # The problem itself has the rows.
-        stop_of_part = self.first + column.version.head.row_groups[self.group]
+        stop_of_part = self.first + column.version.row_groups[self.group]
         message = message.removesuffix(HAS_ROWS.format(self.first, stop_of_part))
         stop = self.meta.rows if stop is None else stop
         if not column.has_rows_of_table:
-            start, stop = 0, column.version.head.row_groups[self.group]
+            start, stop = 0, column.version.row_groups[self.group]
         rows = self.first + start, self.first + stop
         self.problems.append(
             Problem(message, column.name, column.position, self.group, *rows, key, is_readable)
@@ -305,7 +305,7 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     for node, line in zip(nodes, projection.nodes(index), strict=True):
         # A stream of a child is named after it: "item.values".
         prefix = f"{node}.".removeprefix(".")
-        for group in range(len(projection.version.head.row_groups)):
+        for group in range(len(projection.version.row_groups)):
             with OpenParts(projection.version) as parts:
                 part = parts.open(line, group)
                 for name, spec in part.streams.items():

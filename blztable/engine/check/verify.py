@@ -44,10 +44,9 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     """
     # Without the cached lines, so that they are read again.
     version = replace(version, _lines={}, _read_ahead={})
-    of_manifest, live = list(_manifest(version)), version.head
+    of_manifest, live = list(_manifest(version)), version
     # Parts are checked with their deleted rows: row numbers are places in the parts.
-    stored = replace(live, row_groups=live.stored_rows, deleted=())
-    version = replace(version, head=stored) if live.deleted else version
+    version = version.with_deleted_rows()
     head, problems = version.head, list[Problem]()
     columns = [
         ColumnCheck(version, line, index, has_rows_of_table=has_rows)
@@ -61,9 +60,9 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     # The row group of each file, and its rows.
     files: dict[str, tuple[int | None, int, int]] = {}
     chunks = nbytes = first = 0
-    for groups in _windows(columns, head.row_groups):
+    for groups in _windows(columns, version.row_groups):
         with OpenParts(version) as opened:
-            rows = [head.row_groups[group] for group in groups]
+            rows = [version.row_groups[group] for group in groups]
             firsts = accumulate(rows, initial=first)
             by_group = [
                 [PartCheck(one, one.parts, group, first) for one in columns if one.parts]
@@ -80,14 +79,14 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
                 problems += part.problems
                 meta = part.meta
                 if part.opened and part.opened.superchunk:
-                    stop = part.first + head.row_groups[part.group]
+                    stop = part.first + version.row_groups[part.group]
                     files[part.key] = part.group, part.first, stop
                     chunks += part.chunks if full else 0
                     nbytes += meta.cbytes if full else meta.front_length + meta.trailer_length
             for group in sorted({one.group for one in parts if one.opened and one.opened.bundle}):
-                start = first + sum(head.row_groups[groups[0] : group])
+                start = first + sum(version.row_groups[groups[0] : group])
                 bundle = opened.bundle(group)
-                key, stop = bundle.reader.key, start + head.row_groups[group]
+                key, stop = bundle.reader.key, start + version.row_groups[group]
                 files[key] = group, start, stop
                 chunks += len(bundle.sizes) if full else 0
                 nbytes += bundle.meta.cbytes if full else bundle.nbytes_to_open
@@ -104,10 +103,12 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
         problems.append(Problem(str(error), None, None, None, 0, head.rows, "", False))
     for column in columns:
         problems += column.problems
-    problems = [*of_manifest, *_of_live_rows(problems, head.row_groups, live.deleted)]
+    problems = [*of_manifest, *_of_live_rows(problems, version.row_groups, live.deleted)]
     names = tuple(version.schema.field(index).name for index in indices)
     problems.sort(key=_order)
-    return Report(head.version, live.rows, names, full, len(files), chunks, nbytes, tuple(problems))
+    return Report(
+        head.version, live.head.rows, names, full, len(files), chunks, nbytes, tuple(problems)
+    )
 
 
 def _manifest(version: Version) -> Iterator[Problem]:

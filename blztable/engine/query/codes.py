@@ -94,7 +94,7 @@ def has_codes(reader: ColumnReader, index: int) -> bool:
 
     Only the largest row groups are looked at: the others may have values.
     """
-    rows = np.array(reader.projection.version.head.row_groups, np.int64)
+    rows = np.array(reader.projection.version.row_groups, np.int64)
     largest = np.argsort(-rows, kind="stable")[:_LOOKED_AT].tolist()
     coded = 0
     try:

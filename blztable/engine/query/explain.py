@@ -77,7 +77,7 @@ def explain(
         rows,
         head.rows,
         len(groups),
-        len(head.row_groups),
+        len(projection.version.row_groups),
         tuple(
             _plan(
                 names[position],

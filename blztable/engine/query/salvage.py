@@ -102,7 +102,7 @@ class _Salvage:
         kept: list[RowSpan] = []
         gone: list[Loss] = []
         blank: dict[int, list[Lost]] = {}
-        firsts = [0, *accumulate(self.projection.version.head.row_groups)]
+        firsts = [0, *accumulate(self.projection.version.row_groups)]
         for span in rows:
             lost, first = self._lost_in_windows(needed, span), firsts[span.group]
             for index in [one for one in lost if self.with_nulls and one not in conditions]:
@@ -156,13 +156,13 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        projection, head = self._filtered, self.projection.version.head
+        projection, version = self._filtered, self.projection.version
         with self.opened(projection) as reader:
             reason = _fault(lambda: reader.check(index, span.group))
         if reason is not None:
             # No row can be read without the part, so smaller pieces are not tried.
             return [Lost(span.start, span.stop, reason)]
-        deleted, rows = head.all_deleted[span.group], head.stored_rows[span.group]
+        deleted, rows = version.all_deleted[span.group], version.stored_rows[span.group]
         # The items of lists have pages of their own.
         of_rows = [one for one in projection.parts(index) if one.meta[span.group].rows == rows]
         units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
@@ -173,7 +173,7 @@ class _Salvage:
                 return _fault(lambda: reader.columns([index], [piece]))
 
         # Pages are of stored rows.
-        (stored,) = stored_spans(head.deleted, [span])
+        (stored,) = stored_spans(version.deleted, [span])
         unit = min(units, default=rows)
         lost = find_losses(attempt, stored.start, stored.stop, unit, PIECES)
         found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
@@ -211,7 +211,7 @@ class _Salvage:
         if self.scan is not None:
             with self.opened(self.projection) as reader:
                 return take(reader, [index], numbers)[0]
-        first = np.cumsum([0, *self.projection.version.head.row_groups])
+        first = np.cumsum([0, *self.projection.version.row_groups])
         pieces = []
         for span in rows:
             pieces += _without(span, _shifted(losses, -int(first[span.group])))

@@ -63,7 +63,7 @@ class Scan:
         # Per row group: True if a row may match. Per step and row group: True if statistics do not
         # prove that all rows match.
         self.may_match, self.open = self._evaluate(
-            len(projection.version.head.row_groups), self._group_statistics
+            len(projection.version.row_groups), self._group_statistics
         )
         # Per column and row group: the page size if zone maps may prune more, otherwise 0.
         self._page_sizes = {index: self._page_sizes_of(index) for index in self._group_statistics}
@@ -125,7 +125,7 @@ class Scan:
 
     def blocks(self, spans: Sequence[RowSpan], reader: ColumnReader) -> Blocks:
         """Return the rows of these spans in which a row may match, by the zone maps too."""
-        deleted = self.projection.version.head.deleted
+        deleted = self.projection.version.deleted
         # Pages are of stored rows.
         spans = stored_spans(deleted, self.within(spans))
         page_rows = [self._page_rows(span.group) for span in spans]

@@ -83,7 +83,7 @@ def read_selected(
         if scan is None or scan.is_decided:
             rows = rows if scan is None else scan.within(rows)
             arrays = reader.columns(columns, rows, progress, with_nans)
-            return Selected(arrays, numbers(reader.projection.version.head.row_groups, rows))
+            return Selected(arrays, numbers(reader.projection.version.row_groups, rows))
         nbytes = tuning.current.filter_bytes
         for window in windows(reader.projection, scan.columns, rows, nbytes, scan):
             results.append(select(reader, columns, window, scan))
@@ -132,7 +132,7 @@ def select(
     reader: ColumnReader, columns: Sequence[int], window: Sequence[RowSpan], scan: Scan | None
 ) -> Selected:
     """Return columns of the rows of a window that pass the filter."""
-    groups = reader.projection.version.head.row_groups
+    groups = reader.projection.version.row_groups
     reader.forget_before(window[0].group)
     if scan is None:
         return Selected(reader.columns(columns, window), numbers(groups, window))
@@ -143,7 +143,7 @@ def select(
 def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
     """Return columns of the rows with these indices, in any order, also repeated."""
     distinct, order = np.unique(rows, return_inverse=True)
-    first = np.cumsum([0, *reader.projection.version.head.row_groups])
+    first = np.cumsum([0, *reader.projection.version.row_groups])
     groups, begins = np.unique(np.searchsorted(first, distinct, "right") - 1, return_index=True)
     selection = [
         RowIndices(group, indices - first[group])
@@ -155,7 +155,7 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
 
 def count(reader: ColumnReader, scan: Scan) -> int:
     """Return the number of rows that pass a filter; reads only the columns of the filter."""
-    groups = np.array(scan.projection.version.head.row_groups, np.int64)
+    groups = np.array(scan.projection.version.row_groups, np.int64)
     is_open: np.ndarray = np.logical_or.reduce(scan.open)
     rows = int(groups[scan.may_match & ~is_open].sum())
     undecided = [
@@ -175,14 +175,14 @@ def null_counts(reader: ColumnReader, index: int) -> np.ndarray:
     Statistics say it, but they count deleted rows, too. So row groups with deleted rows are read,
     and those without statistics.
     """
-    head, parts = reader.projection.version.head, reader.projection.root(index)
+    version, parts = reader.projection.version, reader.projection.root(index)
     counts = np.array(
-        parts.statistics.nulls if parts.statistics_json else head.row_groups, np.int64
+        parts.statistics.nulls if parts.statistics_json else version.row_groups, np.int64
     )
     for group in (
-        np.flatnonzero(counts).tolist() if head.deleted or not parts.statistics_json else ()
+        np.flatnonzero(counts).tolist() if version.deleted or not parts.statistics_json else ()
     ):
-        if not parts.statistics_json or head.deleted[group]:
+        if not parts.statistics_json or version.deleted[group]:
             counts[group] = sum(map(_nulls, _arrays(reader, index, [group])))
     return counts
 
@@ -195,7 +195,7 @@ def _nulls(array: pa.Array) -> int:
 
 def _arrays(reader: ColumnReader, index: int, groups: Iterable[int]) -> Iterator[pa.Array]:
     """Yield the rows of a column in these row groups, in windows."""
-    rows = [RowSpan(group, 0, reader.projection.version.head.row_groups[group]) for group in groups]
+    rows = [RowSpan(group, 0, reader.projection.version.row_groups[group]) for group in groups]
     for window in windows(reader.projection, [index], rows, None, None):
         yield from reader.columns([index], window)[0].chunks
 
@@ -205,11 +205,11 @@ def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar
     zones = statistics_of_groups(reader.projection, index)
     if zones is None:
         empty = nulls(0, reader.projection.schema.field(index).type)
-        groups = range(len(reader.projection.version.head.row_groups))
+        groups = range(len(reader.projection.version.row_groups))
         return extreme_of_all(chain([empty], _arrays(reader, index, groups)), is_least=is_least)
 
     def read(group: int) -> pa.Array:
-        span = RowSpan(group, 0, reader.projection.version.head.row_groups[group])
+        span = RowSpan(group, 0, reader.projection.version.row_groups[group])
         return one_array(reader.columns([index], [span])[0])
 
     return extreme(zones, read, is_least=is_least)

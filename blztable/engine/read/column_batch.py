@@ -51,12 +51,12 @@ def read_batches(
 
     In the columns `with_nans`, nulls that are stored as NaN are NaN.
     """
-    head = parts.version.head
-    groups, rows = [span.group for span in selected], head.stored_rows
+    version = parts.version
+    groups, rows = [span.group for span in selected], version.stored_rows
     is_whole = all((span.start, span.stop) == (0, rows[span.group]) for span in selected)
-    is_bundled = bool(head.bundles) and all(head.bundles[group] for group in groups)
+    is_bundled = bool(version.bundles) and all(version.bundles[group] for group in groups)
     is_matrix = len(lines) >= tuning.current.matrix_columns_read
-    if not groups or not is_whole or not is_bundled or head.deleted or not is_matrix:
+    if not groups or not is_whole or not is_bundled or version.deleted or not is_matrix:
         return {}
     try:
         parted = list(_parted(parts, lines, groups, with_nans))
@@ -96,9 +96,9 @@ def _batches_of(
     for _ in range(MOST_BATCHES):
         if len(lines) < tuning.current.matrix_columns_read:
             return
-        first, at, others = version.line_parts(lines[0]), {}, []
+        first, at, others = version.parts(lines[0]), {}, []
         like = LinePattern(version.text(lines[0]), len(first.k))
-        paths = version.head.columns.paths
+        paths = version.paths
         for line in lines:
             entries = like.first_entries(version.text(line), paths[line])
             if entries is None:

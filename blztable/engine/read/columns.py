@@ -88,7 +88,7 @@ class OpenColumns(Closing):
         LimitError
             The result does not fit into the machine's memory.
         """
-        deleted = self.version.head.deleted
+        deleted = self.version.deleted
         selected = selection.stored_spans(deleted, selected)
         nested = self._nested(indices, selected)
         flat = self._flat(indices, nested)
@@ -118,7 +118,7 @@ class OpenColumns(Closing):
 
         `order` has, for each row of the result, its index among the selected rows.
         """
-        selected = selection.stored_rows(self.version.head.deleted, selected)
+        selected = selection.stored_rows(self.version.deleted, selected)
         nested = self._nested(indices, selected)
         flat = self._flat(indices, nested)
         found = {}
@@ -137,7 +137,7 @@ class OpenColumns(Closing):
 
     def pages(self, index: int, selected: Sequence[RowSpan]) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of each node that a read of rows of a column decodes, by line."""
-        selected = selection.stored_spans(self.version.head.deleted, selected)
+        selected = selection.stored_spans(self.version.deleted, selected)
         nested = self._nested([index], selected)
         pages = _pages(nested, self._spans(self._flat([index], nested).values(), selected))
         return {line: [one for one in of if isinstance(one, RowSpan)] for line, of in pages.items()}
@@ -160,9 +160,9 @@ class OpenColumns(Closing):
             if found is None:
                 return None
             values.append(found)
-        (line,), deleted = self.projection.nodes(index), self.version.head.deleted
+        (line,), deleted = self.projection.nodes(index), self.version.deleted
         stored = [selection.stored_spans(deleted, spans) for spans in groups.values()]
-        line_parts = self.version.line_parts(line)
+        line_parts = self.version.parts(line)
         pages = [selection.of_spans(line_parts, spans) for spans in stored]
         codes = read_phases(
             self.parts, [ColumnRead(self.parts, line, rows, Part.as_codes) for rows in pages]
@@ -235,7 +235,7 @@ class OpenColumns(Closing):
         self, lines: Iterable[int], selected: Sequence[RowSpan]
     ) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of these rows of each flat column, by line."""
-        line_parts = self.version.line_parts
+        line_parts = self.version.parts
         return {line: selection.of_spans(line_parts(line), selected) for line in lines}
 
     def _read(
@@ -267,7 +267,7 @@ class OpenColumns(Closing):
     ) -> list[DictionaryRead]:
         """Return the reads of a column as dictionaries: one for each part."""
         (line,), type_ = self.projection.nodes(index), self.projection.schema.field(index).type
-        rows = self.version.head.row_groups
+        rows = self.version.row_groups
         groups: dict[int, list[RowSelection]] = {}
         for one in selected:
             groups.setdefault(one.group, []).append(one)
@@ -292,7 +292,7 @@ def read_nodes(
 ) -> dict[int, pa.ChunkedArray]:
     """Return stored rows of nodes, by line, also deleted ones; raise as `OpenColumns.columns`."""
     pages = {
-        line: selection.of_spans(parts.version.line_parts(line), spans)
+        line: selection.of_spans(parts.version.parts(line), spans)
         for line, spans in selected.items()
     }
     arrays = read_phases(parts, _readers(parts, pages))

@@ -55,7 +55,7 @@ class NestedRead:
         """Plan the rows of all nodes, given their lines, which opens the parts of lists."""
         self._type = type_
         self._selected = selected
-        node, line_parts = Node.of(type_), parts.version.line_parts(lines[0])
+        node, line_parts = Node.of(type_), parts.version.parts(lines[0])
         picked = [one for one in selected if isinstance(one, RowIndices)]
         self._exact: _NodeOfRows | None = None
         self.pages: dict[int, Sequence[RowSelection]] = {}
@@ -123,7 +123,7 @@ class _NodeRead:
     ) -> "_NodeRead":
         """Plan the read of a node and of its children, whose lines follow in pre-order."""
         line = lines.popleft()
-        line_parts = parts.version.line_parts(line)
+        line_parts = parts.version.parts(line)
         pages = selection.of_spans(line_parts, [span for span in spans if span.count])
         planned[line] = pages
         inner = pages if node.rows in (ITEMS, RUNS) else spans
@@ -247,7 +247,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
 
 def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the values of a dictionary that rows of it need: all of the part."""
-    rows = parts.version.line_parts(line).meta.rows
+    rows = parts.version.parts(line).meta.rows
     most = max((rows[span.group] for span in spans), default=0)
     if most > MAX_VALUES:
         name = parts.version.node(line).name
@@ -260,7 +260,7 @@ def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSp
 
 def _check_indices(parts: OpenParts, line: int, pages: Sequence[RowSpan]) -> None:
     """Raise LimitError if there is no memory for the indices of rows that take no bytes."""
-    line_parts = parts.version.line_parts(line)
+    line_parts = parts.version.parts(line)
     rows = sum(span.count for span in pages if not line_parts.has_bytes(span.group))
     name = parts.version.node(line).name
     check_rows(rows, f"{parts.version.store.name}, column {name!r}", INDEX_BYTES)
@@ -272,7 +272,7 @@ def _check_rows(
     """Raise CorruptError unless the child has the rows that the node's parts need."""
     if node.rows == CODES:
         return
-    own, below = parts.version.line_parts(line).meta, parts.version.line_parts(child).meta
+    own, below = parts.version.parts(line).meta, parts.version.parts(child).meta
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]
         needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0

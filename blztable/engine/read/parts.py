@@ -903,22 +903,22 @@ class OpenParts(Closing):
             try:
                 part = self._open(line, group)
             except FileGoneError as error:
-                groups = self.version.head.row_groups
+                groups = self.version.row_groups
                 start = sum(groups[:group])
                 has = HAS_ROWS.format(start, start + groups[group])
                 raise CorruptError(f"{error}{has}") from None
             version = self.version
-            if not version.is_flat or version.head.deleted:
+            if not version.is_flat or version.deleted:
                 # All nodes of a column together count as one column.
                 nodes = version.nodes(version.field_of(line))
-                part = replace(part, share=version.head.row_groups[group] / len(nodes))
+                part = replace(part, share=version.row_groups[group] / len(nodes))
             self._parts[line, group] = part
         return part
 
     def _open(self, line: int, group: int) -> Part:
         version, node = self.version, self.version.node(line)
-        parts, type_ = version.line_parts(line), node.type
-        key = parts.key(group, version.head.bundles)
+        parts, type_ = version.parts(line), node.type
+        key = parts.key(group, version.bundles)
         file = f"{version.store.name}/{key}" if key else version.store.name
         context = f"{file}, column {node.name!r}"
         meta = parts.meta[group]
@@ -944,11 +944,10 @@ class OpenParts(Closing):
         """Return the bundle of a row group, which must have one."""
         bundle = self._bundles.get(group)
         if bundle is None:
-            head = self.version.head
-            meta = head.bundles[group]
+            meta = self.version.bundles[group]
             assert meta is not None
             reader = PartReader(self._files, layout.part(layout.SHARED, meta.k))
-            opened = open_bundle(reader, meta, head.stored_rows[group])
+            opened = open_bundle(reader, meta, self.version.stored_rows[group])
             self._kept += len(reader.kept or b"")
             if self._kept > tuning.current.kept_bundle_bytes:
                 self._kept -= len(reader.kept or b"")

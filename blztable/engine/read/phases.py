@@ -91,7 +91,7 @@ class ColumnRead:
         self.decoder: Decoder
         self._parts = parts
         # Read the column's line of the manifest here, before the threads need it.
-        self._lines = parts.version.line_parts(line)
+        self._lines = parts.version.parts(line)
         self._selected = _by_part([one for one in selected if one.count])
         self.rows: list[PartRows] = [None] * len(self._selected)  # type: ignore[list-item]
         self._pieces: list[Piece] = []

@@ -18,11 +18,11 @@ from blztable.arrow.types import Portion, as_stored, bitmap, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Task, run
+from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format import deletions
 from blztable.format.deletions import Deleted
 from blztable.format.line import ColumnParts
-from blztable.format.manifest import Head
 
 # Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
 SLICED_ROWS = 1 << 16
@@ -160,12 +160,14 @@ def _filtered(array: pa.Array, mask: pa.Array) -> pa.Array:
     return _cast(kept, array.type)
 
 
-def stored_portion(head: Head, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> Portion:
+def stored_portion(
+    version: Version, group: int, arrays: Sequence[pa.Array | pa.ChunkedArray]
+) -> Portion:
     """Return columns of all live rows of a row group as columns of its stored rows.
 
     A deleted row has the value of the next live one, or of the last.
     """
-    rows, deleted = head.row_groups[group], head.all_deleted[group]
+    rows, deleted = version.row_groups[group], version.all_deleted[group]
     if deleted:
         stored = rows + deletions.count(deleted)
         check_rows(stored, "the rows of a row group")

@@ -183,7 +183,7 @@ class Commit:
                 locked = monotonic()
                 version, staged, lines = self._publish(operation, rebase)
                 # Whatever fails from here on, the published version does not name these files.
-                columns = {path[0] for path in version.head.columns.paths}
+                columns = {path[0] for path in version.paths}
                 afterwards.callback(opened.files.discard_unnamed, staged.files(), columns)
                 if version.head.durable:
                     try:

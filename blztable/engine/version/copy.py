@@ -104,8 +104,8 @@ def is_whole(version: Version) -> bool:
 
 def files(version: Version, group: int) -> Iterator[tuple[str, PartMeta | BundleMeta]]:
     """Yield the key and the metadata of each file of a row group."""
-    for line, path in enumerate(version.head.columns.paths):
-        parts = version.line_parts(line)
+    for line, path in enumerate(version.paths):
+        parts = version.parts(line)
         if parts.k[group]:
             yield layout.part(path, parts.k[group]), parts.meta[group]
     bundle = version.head.bundles[group] if version.head.bundles else None

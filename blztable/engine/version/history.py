@@ -167,7 +167,7 @@ def difference(old: Version, new: Version) -> VersionDiff:
 
 def _columns(version: Version) -> Iterator[tuple[Path, tuple[str, str]]]:
     """Yield the path of each column, with its name and its type as text."""
-    roots = (path for path in version.head.columns.paths if len(path) == 1)
+    roots = (path for path in version.paths if len(path) == 1)
     for path, field in zip(roots, version.schema, strict=True):
         yield path, (field.name, f"{field.type}{'' if field.nullable else ' not null'}")
 
@@ -177,11 +177,9 @@ def _groups(version: Version, other: Version) -> Iterator[tuple[Any, ...]]:
 
     The parts are those of the columns that both versions have.
     """
-    shared = {*version.head.columns.paths} & {*other.head.columns.paths}
+    shared = {*version.paths} & {*other.paths}
     lines = [
-        (path, version.line_parts(line))
-        for line, path in enumerate(version.head.columns.paths)
-        if path in shared
+        (path, version.parts(line)) for line, path in enumerate(version.paths) if path in shared
     ]
     head, bundles = version.head, version.head.bundles
     for group, (rows, deleted) in enumerate(zip(head.row_groups, head.all_deleted, strict=True)):

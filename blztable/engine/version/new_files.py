@@ -45,7 +45,7 @@ def flush_whole(version: Version) -> None:
     Called before a durable version that names these files is published.
     """
     store = version.store
-    columns = map(version.line_parts, range(len(version.head.columns.paths)))
+    columns = map(version.parts, range(len(version.paths)))
     files = [file for parts in columns for file in parts.files]
     bundles = [layout.part(layout.SHARED, k) for k in sorted(version.head.bundle_numbers)]
     try:
@@ -106,7 +106,7 @@ def durable_prefixes(base: Version | None, paths: Collection[Path]) -> set[str]:
     if base.head.bundles:
         known.add(layout.BUNDLES)
     groups = len(base.head.row_groups)
-    for index, path in enumerate(base.head.columns.paths):
+    for index, path in enumerate(base.paths):
         with suppress(*DAMAGED):
             if path in paths and file_numbers(base.text(index), path, groups):
                 known.add(layout.column(path))

@@ -98,14 +98,14 @@ class Projection:
 
     def root(self, index: int) -> ColumnParts:
         """Return the parts of the root of a column."""
-        parts = self.version.line_parts(self.nodes(index)[0])
+        parts = self.version.parts(self.nodes(index)[0])
         if self.is_field(index):
             self.version.check_rows(parts, self.schema.field(index).name)
         return parts
 
     def parts(self, index: int) -> list[ColumnParts]:
         """Return the parts of each node of a column."""
-        return [self.version.line_parts(line) for line in self.nodes(index)]
+        return [self.version.parts(line) for line in self.nodes(index)]
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""

@@ -321,7 +321,7 @@ class _Kept:
     def columns(self) -> set[Path]:
         """Return the columns that any kept version has."""
         kept = map(self.version, self._numbers)
-        paths = {path for version in kept for path in version.head.columns.paths}
+        paths = {path for version in kept for path in version.paths}
         # The directory of the bundles stays: a writer may have it open.
         return {*paths, layout.SHARED}
 
@@ -333,7 +333,7 @@ def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[
     none, so a directory stays if no kept column has one for the ids of all of them.
     """
     # Usually the newest version has all columns, and no other has to be read.
-    if not {*freed} - {*kept.newest.head.columns.paths, layout.SHARED}:
+    if not {*freed} - {*kept.newest.paths, layout.SHARED}:
         return []
     columns = kept.columns()
     gone = [path for path in freed if path not in columns]
@@ -365,7 +365,7 @@ def _freed(free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
             named = files_named(version, _changed(version, after))
         except (*DAMAGED, KeyNotFound):
             continue  # Vacuum removes the files of a damaged version.
-        lacking.update(set(version.head.columns.paths).difference(after.head.columns.paths))
+        lacking.update(set(version.paths).difference(after.paths))
         for path, numbers in named.items():
             freed.setdefault(path, set()).update(numbers)
     # Usually the next kept versions name all of these files.
@@ -419,7 +419,7 @@ def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int
 
     The bundles are the files of the column SHARED.
     """
-    indices = {path: index for index, path in enumerate(version.head.columns.paths)}
+    indices = {path: index for index, path in enumerate(version.paths)}
     present = {path: indices[path] for path in paths if path in indices}
     lines = version.lines() if present else []
     files = {
@@ -434,9 +434,9 @@ def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int
 def file_sizes(version: Version, paths: Collection[Path]) -> dict[Path, dict[int, int]]:
     """Return the sizes of the files that a version names in these columns, by their numbers."""
     sizes: dict[Path, dict[int, int]] = {}
-    for line, path in enumerate(version.head.columns.paths):
+    for line, path in enumerate(version.paths):
         if path in paths:
-            parts = version.line_parts(line)
+            parts = version.parts(line)
             pairs = zip(parts.k, parts.meta.cbytes, strict=True)
             sizes[path] = {number: size for number, size in pairs if number != NO_FILE}
     if layout.SHARED in paths:
@@ -445,7 +445,7 @@ def file_sizes(version: Version, paths: Collection[Path]) -> dict[Path, dict[int
 
 
 def _all_paths(version: Version) -> list[Path]:
-    return [*version.head.columns.paths, layout.SHARED]
+    return [*version.paths, layout.SHARED]
 
 
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:

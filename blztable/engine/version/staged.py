@@ -121,12 +121,12 @@ class StagedVersion(Version):
         """Return the root of the column at this index."""
         return self.columns[self.nodes(index)[0]]
 
-    def line_parts(self, line: int) -> ColumnParts:
+    def parts(self, line: int) -> ColumnParts:
         """Return the parts in a line, which may be one of the base version."""
         column = self.columns[line]
         match column.parts:
             case int(base_line):
-                return self._base.line_parts(base_line)
+                return self._base.parts(base_line)
             case bytes(text):
                 if line not in self._lines:
                     groups = len(self.head.row_groups)
@@ -179,7 +179,7 @@ class StagedVersion(Version):
 
     def row_group_files(self, start: int = 0, stop: int | None = None) -> list[GroupIdentity]:
         """Return the identity of each row group: its rows, deleted rows, bundle and files."""
-        numbers = [self.line_parts(line).k[start:stop] for line in range(len(self.columns))]
+        numbers = [self.parts(line).k[start:stop] for line in range(len(self.columns))]
         lists = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
         return list(zip(*(one[start:stop] for one in lists), *numbers, strict=True))
 
@@ -191,7 +191,7 @@ class StagedVersion(Version):
 
     def file_numbers(self, line: int, groups: Sequence[int]) -> tuple[int, ...]:
         """Return the numbers of the files of a column in these row groups."""
-        numbers = self.line_parts(line).k
+        numbers = self.parts(line).k
         return tuple(numbers[group] for group in groups)
 
     @property
@@ -218,7 +218,7 @@ class StagedVersion(Version):
                 if isinstance(column.parts, int):
                     digest.update(b"line" + self._base.head.columns.digest(column.parts))
                 else:
-                    files = hashlib.sha256(array("q", self.line_parts(line).k).tobytes())
+                    files = hashlib.sha256(array("q", self.parts(line).k).tobytes())
                     digest.update(b"parts" + files.digest())
             self._digest.append(digest.digest())
         return self._digest[0]
@@ -249,7 +249,7 @@ class StagedVersion(Version):
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
         fields["flags"] = flags_of(columns)
         head = replace(self.head, columns=column_index(columns), **fields)
-        is_same = schema is self.schema and head.columns.paths == self.head.columns.paths
+        is_same = schema is self.schema and head.columns.paths == self.paths
         roots = self._roots if is_same else ()
         staged = StagedVersion(
             self.store, head, schema, columns=tuple(columns), base=self.base, _roots=roots
@@ -262,7 +262,7 @@ class StagedVersion(Version):
         """Return this version without bundles in which no column has a part."""
         empty = {group for group, bundle in enumerate(self.head.bundles) if bundle}
         for index in range(len(self.columns)):
-            at = self.line_parts(index).at
+            at = self.parts(index).at
             empty = {group for group in empty if not (at and at[group])}
             if not empty:
                 return self
@@ -336,7 +336,7 @@ class StagedVersion(Version):
 
     def numbered_after(self, newest: Version) -> "StagedVersion":
         """Return this version, whose next files get numbers that the newest one has not used."""
-        used = dict(zip(newest.head.columns.paths, newest.head.columns.next_k, strict=True))
+        used = dict(zip(newest.paths, newest.head.columns.next_k, strict=True))
         columns = tuple(
             replace(column, next_k=max(column.next_k, used.get(column.path, 0)))
             for column in self.columns
@@ -374,7 +374,7 @@ class StagedVersion(Version):
 
     def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
         """Return the node in this line; `order` arranges its parts and the written ones."""
-        parts = self.line_parts(line).arranged(_parts_of(written), order)
+        parts = self.parts(line).arranged(_parts_of(written), order)
         return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
 
 

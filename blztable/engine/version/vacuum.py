@@ -130,7 +130,7 @@ def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], lis
     for number in kept:
         try:
             version = versions.read(store, number)
-            files = retention.files_named(version, [*version.head.columns.paths, layout.SHARED])
+            files = retention.files_named(version, [*version.paths, layout.SHARED])
         except (*DAMAGED, KeyNotFound):
             damaged.append(number)
             continue

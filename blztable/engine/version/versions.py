@@ -8,7 +8,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -26,7 +26,10 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import jsontext, layout, manifest
+from blztable.format.bundle import Bundles
+from blztable.format.deletions import Deleted
 from blztable.format.jsontext import Json
+from blztable.format.layout import Path
 from blztable.format.line import ColumnParts
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
@@ -65,7 +68,71 @@ class Version:
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
         if not self._roots:
-            object.__setattr__(self, "_roots", roots_of(self.schema, self.head.columns.paths))
+            object.__setattr__(self, "_roots", roots_of(self.schema, self.paths))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The path of each node, in pre-order."""
+        return self.head.columns.paths
+
+    @property
+    def row_groups(self) -> tuple[int, ...]:
+        """The live rows of each row group."""
+        return self.head.row_groups
+
+    @property
+    def stored_rows(self) -> tuple[int, ...]:
+        """The rows that the parts of each row group hold: the live and the deleted ones."""
+        return self.head.stored_rows
+
+    @property
+    def deleted(self) -> Deleted:
+        """The deleted rows of each row group; empty if there are none."""
+        return self.head.deleted
+
+    @property
+    def all_deleted(self) -> Deleted:
+        """`deleted` of each row group, also where there are none."""
+        return self.head.all_deleted
+
+    @property
+    def deleted_rows(self) -> int:
+        """Number of rows that parts hold, and that are no rows of the table."""
+        return self.head.deleted_rows
+
+    @property
+    def changed(self) -> tuple[int, ...]:
+        """For each row group, the newest version whose commit put rows there; see the head."""
+        return self.head.changed
+
+    @property
+    def all_changed(self) -> tuple[int, ...]:
+        """`changed` of each row group, also where it is left out."""
+        return self.head.all_changed
+
+    @property
+    def bundles(self) -> Bundles:
+        """The bundle of each row group."""
+        return self.head.bundles
+
+    @property
+    def bundle_numbers(self) -> frozenset[int]:
+        """The numbers of the bundles that this version names."""
+        return self.head.bundle_numbers
+
+    def nbytes(self, line: int) -> int:
+        """Return the decoded bytes of a node."""
+        return self.head.columns.nbytes[line]
+
+    def cbytes(self, line: int) -> int:
+        """Return the bytes on disk of a node."""
+        return self.head.columns.cbytes[line]
+
+    def with_deleted_rows(self) -> "Version":
+        """Return this version with its deleted rows as rows, for checks of whole parts."""
+        if not self.deleted:
+            return self
+        return replace(self, head=replace(self.head, row_groups=self.stored_rows, deleted=()))
 
     @property
     def is_flat(self) -> bool:
@@ -88,7 +155,7 @@ class Version:
             self._nodes.append(node_schema(self.schema))
         return self._nodes[0].field(line)
 
-    def line_parts(self, line: int) -> ColumnParts:
+    def parts(self, line: int) -> ColumnParts:
         """Return the parts in a line of the manifest; the line is read once."""
         parts = self._lines.get(line)
         if parts is None:

@@ -57,7 +57,7 @@ def add(
         descriptor = given.descriptor
         values, field = plain_values(given.values, own_name)
         change_set.only_once |= not isinstance(values, pa.Scalar)
-        rows_of = change.rows.by_group(values, staged.head.row_groups, own_name)
+        rows_of = change.rows.by_group(values, staged.row_groups, own_name)
     field = with_digits(described(field, descriptor), storage.digits)
     if struct is not None:
         if default is not None or layers or own:

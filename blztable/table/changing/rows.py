@@ -118,9 +118,9 @@ def replace_where(
     change_set = target.change_set
     with change_set.named("replace_where"):
         change.rows.delete(change_set, where)
-        before = len(change_set.staged.head.row_groups)
+        before = len(change_set.staged.row_groups)
         _append(target.renewed(), data, evolve, index, storage, progress)
-    new = range(before, len(change_set.staged.head.row_groups))
+    new = range(before, len(change_set.staged.row_groups))
     change.rows.check_all_match(change_set.staged, new, where)
 
 

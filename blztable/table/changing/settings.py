@@ -58,7 +58,7 @@ def configure(
         target.change_set.keep_storage(given)
         keys = sort_keys.placed(sort_order(given), schema, target.path)
         if keys:
-            kept[SORT_BY] = sort_keys.to_json(keys, target.staged.head.columns.paths)
+            kept[SORT_BY] = sort_keys.to_json(keys, target.staged.paths)
     unsorted = storage is not None and SORT_BY not in kept
     removed = {SORT_BY} & target.staged.head.properties.keys() if unsorted else ()
     target.change_set.set_keys("properties", kept, removed)

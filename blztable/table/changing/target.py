@@ -141,7 +141,7 @@ class ChangeTarget:
             if own.meta:
                 index = change_set.staged.index_of(column)
                 node = change_set.staged.nodes(index)[0]
-                owner = str(change_set.staged.head.columns.paths[node][0])
+                owner = str(change_set.staged.paths[node][0])
                 for name, content in own.meta.items():
                     fixed_metalayers(self, owner, column)[name] = content
 
@@ -258,7 +258,7 @@ class ChangeTarget:
         if index >= len(self.snapshot.version.schema):
             return None  # A new column has no categories.
         start = 0
-        for group_rows in self.staged.head.row_groups:
+        for group_rows in self.staged.row_groups:
             array = self.snapshot.array(index, range(start, start + 1))
             if len(array.dictionary):
                 return plain_values(array.dictionary, "")[0]

@@ -20,7 +20,7 @@ from blztable.table.snapshot import Snapshot
 
 def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGroup]:
     """Return the row groups of a version, with the sizes of some columns."""
-    groups = projection.version.head.row_groups
+    groups = projection.version.row_groups
     nbytes, cbytes = [0] * len(groups), [0] * len(groups)
     if len(groups) == 1:
         # The head has these sums: no line of the manifest is read.
@@ -61,7 +61,7 @@ class RowRange:
     @classmethod
     def all(cls, snapshot: Snapshot, positions: Sequence[int]) -> "list[RowRange]":
         """Return ranges that have all rows; one without rows if there are none."""
-        cuts = _cuts(snapshot.version.head.row_groups)
+        cuts = _cuts(snapshot.version.row_groups)
         return [cls(snapshot, positions, *ends) for ends in pairwise(cuts)]
 
     @property

@@ -109,5 +109,5 @@ def test_a_dictionary_may_fill_its_index_type():
     store = RamStore()
     blz.to_blz(pa.table({"a": pa.chunked_array(chunks)}), store)
     with blz.open(store) as table:
-        assert len(table._snapshot.version.head.row_groups) == 1
+        assert len(table._snapshot.version.row_groups) == 1
         assert table["a"][:].to_pylist() == ["000", "127", "128", "255"]

@@ -146,7 +146,7 @@ def test_a_wide_table_is_the_same_whether_its_columns_are_alike_or_not(count, tu
             assert opened.take([49, 0, 7]) == table.take([49, 0, 7])
     with blz.open(alike) as one, blz.open(apart) as other:
         for index in range(table.num_columns):
-            facts = [it._snapshot.version.line_parts(index).statistics for it in (one, other)]
+            facts = [it._snapshot.version.parts(index).statistics for it in (one, other)]
             assert facts[0] == facts[1]
 
 
@@ -159,7 +159,7 @@ def test_columns_alike_that_the_directory_has_no_room_for_have_files(limit, monk
     store = RamStore()
     blz.to_blz(table, store)
     with blz.open(store) as opened:
-        held = [any(opened._snapshot.version.line_parts(n).at) for n in range(200)]
+        held = [any(opened._snapshot.version.parts(n).at) for n in range(200)]
         assert any(held)
         assert not all(held)
         assert opened.verify()

@@ -47,7 +47,7 @@ def last_part(store, name):
     """Return the codec of a column's last part, and its rows in a page."""
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
-    part = OpenParts(version).open(index, len(version.head.row_groups) - 1)
+    part = OpenParts(version).open(index, len(version.row_groups) - 1)
     file, number = (part.bundle, part.slots[0][0]) if part.bundle else (part, 0)
     chunk = chunk_at(file.superchunk, file.reader, number)
     return ChunkHeader.decode(chunk).flags >> CODEC_SHIFT, part.page_rows
@@ -164,7 +164,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     newest = staged(store)
     store.delete([key for key in there if key.endswith(".bin")])
     assert Select(ReadSet.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
-    lines = [before.line_parts(index) for index in range(len(before.columns))]
+    lines = [before.parts(index) for index in range(len(before.columns))]
     nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
     assert Append(ReadSet.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
 

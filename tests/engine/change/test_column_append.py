@@ -39,7 +39,7 @@ def test_text_longer_than_was_guessed_is_written_before_it_fills_the_memory():
         assert a._append._columns[0]._waiting_rows < 65_536
         a["n"].append(np.arange(1000, 70_000))
     version = t._snapshot.version
-    assert version.head.row_groups == (65_536, 70_000 - 65_536)
+    assert version.row_groups == (65_536, 70_000 - 65_536)
     assert t["n"].to_numpy().tolist() == [*range(70_000)]
 
 

@@ -28,7 +28,7 @@ def opened(store, **options):
 
 def row_groups(store):
     with blz.open(store) as table:
-        return table._snapshot.version.head.row_groups
+        return table._snapshot.version.row_groups
 
 
 def categories(n, type_=None):
@@ -93,7 +93,7 @@ def test_compacting_leaves_what_fits_no_longer_together(sizes):
             start += size
         tx.compact()
     with opened(store) as table:
-        groups = table._snapshot.version.head.row_groups
+        groups = table._snapshot.version.row_groups
         assert merge_policy.small_spans(groups, 10) == []
         assert len(groups) <= 2 * -(-len(whole) // 10) + 1
         assert table.to_arrow() == whole
@@ -141,7 +141,7 @@ def test_compacting_beside_an_appender_leaves_it_what_it_merged_itself():
 
     with opened(Hooked(store, before=once("lock", theirs, layout.LOCK))) as table:
         table.compact()
-        assert table._snapshot.version.head.row_groups == (8, 20, 8)
+        assert table._snapshot.version.row_groups == (8, 20, 8)
         assert table.to_arrow() == whole.slice(0, start + 1)
         assert table.verify().is_intact
     with opened(store) as table:
@@ -203,17 +203,17 @@ def sort(table, keys, **options):
     with opened(store) as opened_:
         opened_.compact(sort_by=keys)
         assert opened_.verify().is_intact
-        return opened_.to_arrow(), opened_._snapshot.version.head
+        return opened_.to_arrow(), opened_._snapshot.version
 
 
 def test_a_sort_is_stable_and_puts_nan_and_nulls_last():
     table = pa.table(
         {"x": [2.0, None, float("nan"), 1.0, 2.0, None, 1.0, float("nan"), -0.0, 0.0]}
     ).append_column("row", pa.array(range(10)))
-    found, head = sort(table, "x", row_group_rows=3)
+    found, version = sort(table, "x", row_group_rows=3)
     assert found["row"].to_pylist() == [8, 9, 3, 6, 0, 4, 2, 7, 1, 5]
-    assert head.row_groups == (3, 3, 3, 1)
-    assert head.operation == "sort"
+    assert version.row_groups == (3, 3, 3, 1)
+    assert version.head.operation == "sort"
     found, _ = sort(table, [("x", "descending")], row_group_rows=3)
     assert found["row"].to_pylist() == [0, 4, 3, 6, 8, 9, 2, 7, 1, 5]
 
@@ -227,8 +227,8 @@ def test_a_sort_by_several_columns_goes_by_the_first_then_the_next():
 def test_text_dictionaries_views_and_all_else_are_put_in_order():
     kinds = [*types.PLAIN, *samples.DICTIONARIES]
     data = samples.of(kinds, 30).append_column("row", pa.array([n * 7 % 30 for n in range(30)]))
-    found, head = sort(data, "row", row_group_rows=8)
-    assert head.row_groups == (8, 8, 8, 6)
+    found, version = sort(data, "row", row_group_rows=8)
+    assert version.row_groups == (8, 8, 8, 6)
     for name in data.column_names:
         before = bits(data[name])
         assert bits(found[name]) == [before[n * 13 % 30] for n in range(30)]
@@ -301,7 +301,7 @@ def test_row_groups_whose_categories_have_no_room_together_are_tidied_once():
             for n in range(5):
                 tx.append(categories(n))
             tx.compact()
-        assert table._snapshot.version.head.row_groups == (120, 80)
+        assert table._snapshot.version.row_groups == (120, 80)
         assert table.compact().version == table.version == 2
 
 
@@ -332,7 +332,7 @@ def bytes_in_bundles(store):
     """Return the decompressed bytes of the bundles of the newest version."""
     version, pinned = pin(store)
     with pinned, OpenParts(version) as parts:
-        bundles = [parts.bundle(group) for group, one in enumerate(version.head.bundles) if one]
+        bundles = [parts.bundle(group) for group, one in enumerate(version.bundles) if one]
         return b"".join(
             one.contents(chunk).tobytes() for one in bundles for chunk in range(len(one.sizes))
         )

@@ -34,7 +34,7 @@ def parts(store):
 
 
 def deleted_rows(t):
-    return [len(one) // 8 for one in t._snapshot.version.head.all_deleted]
+    return [len(one) // 8 for one in t._snapshot.version.all_deleted]
 
 
 def without(*gone):
@@ -61,7 +61,7 @@ def test_a_row_group_that_loses_more_is_written_again(store):
         assert deleted_rows(t) == [4, 0, 0]
         t.delete(pc.field("n") == 4)
         assert deleted_rows(t) == [0, 0, 0]
-        assert t._snapshot.version.head.row_groups == (GROUP - 5, GROUP, GROUP)
+        assert t._snapshot.version.row_groups == (GROUP - 5, GROUP, GROUP)
         assert "deletions" not in t._snapshot.version.head.requires
     assert numbers(store) == without(*range(5))
 
@@ -79,7 +79,7 @@ def test_a_row_group_of_which_no_row_is_left_goes(store):
     with blz.open(store, "a") as t:
         t.delete(pc.field("n") == 100)
         t.delete((pc.field("n") >= 64) & (pc.field("n") < 128))
-        assert t._snapshot.version.head.row_groups == (GROUP, GROUP)
+        assert t._snapshot.version.row_groups == (GROUP, GROUP)
         assert deleted_rows(t) == [0, 0]
 
 

@@ -50,7 +50,7 @@ def lines(table):
     """Return what the line of each column says of NaN, by name."""
     version = table._snapshot.version
     return {
-        name: version.line_parts(index).flags.get("nan_is_null", ())
+        name: version.parts(index).flags.get("nan_is_null", ())
         for index, name in enumerate(version.schema.names)
     }
 
@@ -106,7 +106,7 @@ def test_conditions_see_null(path, condition):
 def test_statistics_count_nulls_and_have_bounds(path):
     with blz.open(path) as table:
         version = table._snapshot.version
-        known = version.line_parts(0).statistics
+        known = version.parts(0).statistics
         assert known.nulls == tuple(TABLE["any"][n : n + 200].null_count for n in (0, 200, 400))
         assert known.nans == (0, 0, 0)
         assert None not in known.lowest + known.highest

@@ -39,7 +39,7 @@ def store():
 def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
     version, pinned = pin(store)
     with pinned:
-        parts, field = version.line_parts(index), version.schema.field(index)
+        parts, field = version.parts(index), version.schema.field(index)
         reader = PartReader(OpenFiles(store), parts.files[0])
         sizes = {name: size[0] for name, size in parts.streams.items()}
         part = open_part(reader, parts.meta[0], field.type, sizes, "here")
@@ -65,7 +65,7 @@ def test_a_part_is_read_in_spans_and_in_single_rows(store, index):
 def test_a_file_of_another_length_is_corrupt(store, more):
     version, pinned = pin(store)
     with pinned:
-        parts = version.line_parts(0)
+        parts = version.parts(0)
         facts = replace(parts.meta[0], cbytes=parts.meta.cbytes[0] + more)
         sizes = {name: size[0] for name, size in parts.streams.items()}
         reader = PartReader(OpenFiles(store), parts.files[0])

@@ -236,7 +236,7 @@ def update_text(store, number):
     store.put_new(layout.part(path, k), [b"rewritten"])
 
     def draft(newest):
-        parts = newest.line_parts(len(newest.schema) - 1)
+        parts = newest.parts(len(newest.schema) - 1)
         columns = newest.head.columns
         columns = replace(columns, next_k=(*columns.next_k[:-1], k + 1))
         lines = [*newest.lines()[:-1], replace(parts, k=(k,)).encode()]
@@ -281,7 +281,7 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
 
     def emptied(newest):
         columns = newest.head.columns
-        none = [replace(newest.line_parts(index), k=(0,)).encode() for index in range(2)]
+        none = [replace(newest.parts(index), k=(0,)).encode() for index in range(2)]
         return raw_version(newest, replace(newest.head, columns=columns), none)
 
     with Commit(CommitPlan(store, is_durable=False)) as transaction:

@@ -410,7 +410,7 @@ def publish_naming(store, files):
     """Publish a version whose only column has these files; nobody reads them."""
 
     def draft(newest):
-        one = versions.load(store, 1).line_parts(0)
+        one = versions.load(store, 1).parts(0)
         facts = replace(
             one.meta,
             **{name: getattr(one.meta, name) * len(files) for name in one.meta.__slots__},

@@ -147,9 +147,9 @@ def test_a_damaged_line_of_a_column_is_an_error_of_that_column_only(store):
     end = version.head.columns.offsets[1]
     damage(store, 1, lambda data: data[: end + 5] + b"#" + data[end + 6 :])
     with pinned:
-        assert version.line_parts(0).k == (1,)
+        assert version.parts(0).k == (1,)
         with pytest.raises(CorruptError, match=r"meta/manifest/0+1: .*column \(1,\)"):
-            version.line_parts(1)
+            version.parts(1)
 
 
 def test_names_that_are_no_versions_are_passed_over(store):

@@ -50,11 +50,11 @@ def packings(store) -> dict[str, list[bool]]:
         version = table._snapshot.version
         for index, field in enumerate(version.schema):
             nodes = zip(Node.of(field.type).walk(), version.nodes(index), strict=True)
-            lines = [version.line_parts(line) for node, line in nodes if has_items(node.flat)]
+            lines = [version.parts(line) for node, line in nodes if has_items(node.flat)]
             if lines:
                 found[field.name] = [
                     all("per_item" in one.flags_of(group) for one in lines if one.has_bytes(group))
-                    for group in range(len(version.head.row_groups))
+                    for group in range(len(version.row_groups))
                 ]
     return found
 

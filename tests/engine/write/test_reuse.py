@@ -77,7 +77,7 @@ def update(store, indices, table, parts=None, **options):
         for at, field in zip(indices, table.schema, strict=True)
     ]
     groups, first = [], 0
-    for rows in base.head.row_groups:
+    for rows in base.row_groups:
         groups.append((table.slice(first, rows), rows))
         first += rows
 
@@ -89,7 +89,7 @@ def update(store, indices, table, parts=None, **options):
 
     def draft(newest):
         there = [
-            written[at].finish() if at in written else newest.line_parts(at)
+            written[at].finish() if at in written else newest.parts(at)
             for at in range(len(newest.schema))
         ]
         replaced = replace(
@@ -180,13 +180,13 @@ def test_each_column_is_compared_with_its_own_old_part_in_its_own_row_group():
     )
     write(store, table, row_group_rows=192, **BEFORE)
     base = pinned(store)
-    assert len(base.head.row_groups) == 4
+    assert len(base.row_groups) == 4
     version = update(store, [2, 0], table.select(["large", "small"]), **AFTER)
     assert read(version) == table
     for index in range(3):
         for group in range(4):
             assert chunks_of(version, index, group) == chunks_of(base, index, group)
-    assert [version.line_parts(index).k[0] for index in range(3)] == [5, 1, 5]
+    assert [version.parts(index).k[0] for index in range(3)] == [5, 1, 5]
 
 
 def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
@@ -195,8 +195,8 @@ def test_a_genuine_bloscpack_file_is_copied_from_and_made(tmp_path):
     version = pinned(store)
     part = OpenParts(version).open(0, 0)
     assert part.superchunk.header.version == BLOSCPACK
-    (k,) = version.line_parts(0).k
-    path = Path(store.name, layout.part(version.head.columns.paths[0], k))
+    (k,) = version.parts(0).k
+    path = Path(store.name, layout.part(version.paths[0], k))
     assert bloscpack_bytes(path) == changed(NUMBERS, EDITED, 7).to_numpy().tobytes()
     store.close()
 

@@ -96,7 +96,7 @@ def test_a_table_of_the_rows_expected_has_no_small_row_group(tuned):
         blz.to_blz(data, store, **arguments(**options))
         with blz.open(store) as t:
             assert t["n"].to_numpy().tolist() == list(range(1100))
-            return t._snapshot.version.head.row_groups
+            return t._snapshot.version.row_groups
 
     whole = {"n": range(1100)}
     assert groups(whole) == groups(iter(items)) == (1000, 100)
@@ -118,6 +118,6 @@ def test_a_table_remembers_the_rows_expected(tuned):
             rows["n"].append(np.arange(1100))
         t.compact()
         assert json.loads(store.get("meta/storage"))["expectedlen"] == 1100
-        assert max(t._snapshot.version.head.row_groups) == 552
+        assert max(t._snapshot.version.row_groups) == 552
     with pytest.raises(ValueError, match="expectedlen must be an integer from 1"):
         blz.to_blz({"n": [1]}, store, storage=blz.Storage(expectedlen=0))

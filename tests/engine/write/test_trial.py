@@ -192,7 +192,7 @@ def written(store, name, group=-1):
     """Return codec and shuffle of the last stream of a column in a row group."""
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
-    part = OpenParts(version).open(index, range(len(version.head.row_groups))[group])
+    part = OpenParts(version).open(index, range(len(version.row_groups))[group])
     flags = ChunkHeader.decode(part.reader.read(part.offsets[-2], 16)).flags
     assert not flags & MEMCPYED
     shuffle = "byte" if flags & BYTE_SHUFFLE else "bit" if flags & BIT_SHUFFLE else "none"

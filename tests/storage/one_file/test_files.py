@@ -410,5 +410,5 @@ with blz.open(sys.argv[1], mode="a") as table:
         used = int(script(other, path))
         with waiting as tx:
             tx.append(ROWS)
-            _, mine = tx._change_set.staged.head.bundles
+            _, mine = tx._change_set.staged.bundles
         assert mine.k >= used > 2

@@ -647,11 +647,11 @@ def looked_at(random: Random, store: RamStore) -> None:
 def statistics(random: Random, store: RamStore) -> None:
     version, pinned = pin(store)
     with pinned:
-        for index in range(len(version.head.columns.paths)):
-            parts = version.line_parts(index)
+        for index in range(len(version.paths)):
+            parts = version.parts(index)
             assert len(parts.statistics) == len(parts.k)
             for group in range(len(parts.k)):
-                facts, key = parts.meta[group], parts.key(group, version.head.bundles)
+                facts, key = parts.meta[group], parts.key(group, version.bundles)
                 entry = store._entries.get(key) if key else None
                 data = entry.data if entry and entry.data else b""
                 if 0 < facts.front_length < len(data) >= facts.trailer_length:

@@ -27,7 +27,7 @@ def opened(store):
 
 def row_groups(store):
     with blz.open(store) as table:
-        return table._snapshot.version.head.row_groups
+        return table._snapshot.version.row_groups
 
 
 class Counted(Hooked):
@@ -63,7 +63,7 @@ def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
         for n in range(1, 301):
             table.append(noise(n))
             first = first or store.nbytes
-            assert len(table._snapshot.version.head.row_groups) <= 8 * log2(n) + 8
+            assert len(table._snapshot.version.row_groups) <= 8 * log2(n) + 8
             assert store.nbytes <= 3 * n * max(log2(n), 1) * first
         assert table.to_arrow() == pa.concat_tables(map(noise, range(1, 301)))
         assert table.verify().is_intact
@@ -91,10 +91,10 @@ def test_a_merge_is_a_commit_of_its_own():
         assert table.append(EIGHTH).version == 9
         assert table.version == 10
         assert [one.operation for one in table.versions()][-3:] == ["append", "append", "merge"]
-        assert table._snapshot.version.head.row_groups == (8,)
+        assert table._snapshot.version.row_groups == (8,)
         assert table.to_arrow() == ALL
     with blz.open(store, version=9) as table:
-        assert (len(table._snapshot.version.head.row_groups), table.to_arrow()) == (8, ALL)
+        assert (len(table._snapshot.version.row_groups), table.to_arrow()) == (8, ALL)
 
 
 def test_a_merge_that_lost_is_dropped_without_a_word_or_a_file():
@@ -157,7 +157,7 @@ def test_a_merge_that_fails_is_a_warning_and_the_append_stays(call):
         assert table.vacuum().files == 0
         # The next append does the missed merge.
         table.append({"n": [8], "text": ["8"]})
-        assert table._snapshot.version.head.row_groups == (9,)
+        assert table._snapshot.version.row_groups == (9,)
 
 
 def test_merges_respect_the_rows_of_a_row_group():
@@ -166,7 +166,7 @@ def test_merges_respect_the_rows_of_a_row_group():
     with opened(store) as table:
         for n in range(100):
             table.append({"n": [n], "text": [None]})
-        groups = table._snapshot.version.head.row_groups
+        groups = table._snapshot.version.row_groups
     assert max(groups) <= 20
     assert len(groups) < 20
     assert sum(2 * rows < 20 for rows in groups) <= 8
@@ -189,11 +189,11 @@ def test_a_transaction_of_many_appends_is_merged_as_well():
         with table.transaction() as tx:
             for n in range(8):
                 tx.append(ALL.slice(n, 1))
-            assert len(tx._change_set.staged.head.row_groups) == 8
-        assert table._snapshot.version.head.row_groups == (8,)
+            assert len(tx._change_set.staged.row_groups) == 8
+        assert table._snapshot.version.row_groups == (8,)
         for n in range(9, 25):
             table.resize(n)
-        assert table._snapshot.version.head.row_groups == (8, 8, 8)
+        assert table._snapshot.version.row_groups == (8, 8, 8)
 
 
 # Types that Arrow cannot join directly
@@ -217,7 +217,7 @@ def test_categories_that_differ_in_every_append_do_not_keep_it_from_being_cheap(
             table.append(categories(n, type_))
             first = first or store.nbytes
             assert store.nbytes <= 3 * n * max(log2(n), 1) * first
-        groups = table._snapshot.version.head.row_groups
+        groups = table._snapshot.version.row_groups
         found = [value for chunk in table["c"].to_arrow().chunks for value in chunk.to_pylist()]
     assert found == [f"{n} {i}" for n in range(1, 65) for i in range(40)]
     # With codes of one byte, only three appends can be joined.
@@ -261,9 +261,9 @@ def test_text_nulls_views_and_dictionaries_come_through_a_merge_as_they_are():
         for part in parts:
             table.append(part)
         # Merged as soon as 8 rows or more were there, and then the rest.
-        assert table._snapshot.version.head.row_groups == (9, 9, 3, 3)
+        assert table._snapshot.version.row_groups == (9, 9, 3, 3)
         table.compact()
-        assert table._snapshot.version.head.row_groups == (24,)
+        assert table._snapshot.version.row_groups == (24,)
         found = table.to_arrow()
         assert table.verify().is_intact
     whole = pa.concat_tables(parts)

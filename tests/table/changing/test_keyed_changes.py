@@ -46,7 +46,7 @@ class TestUpsert:
         before = t._snapshot.version
         t.upsert({"id": [5], "x": [50]}, on="id")
         after = t._snapshot.version
-        kept = [np.equal(before.line_parts(n).k, after.line_parts(n).k).tolist() for n in range(3)]
+        kept = [np.equal(before.parts(n).k, after.parts(n).k).tolist() for n in range(3)]
         assert kept == [[True] * 3, [True, False, True], [True] * 3]
 
     def test_columns_that_the_data_lack_keep_their_values_and_are_default_in_new_rows(self):
@@ -316,10 +316,10 @@ class TestDeduplicate:
 
     def test_a_row_group_without_a_duplicate_is_left_as_it_is(self):
         t = table({"id": [1, 2, 3, 4, 1, 5], "n": range(6)}, row_group_rows=2)
-        before = t._snapshot.version.head.bundles
+        before = t._snapshot.version.bundles
         assert t.deduplicate("id") == blz.Changed(rows_deleted=1, version=2)
         assert cells(t)["n"] == [0, 1, 2, 3, 5]
-        assert t._snapshot.version.head.bundles[:2] == before[:2]
+        assert t._snapshot.version.bundles[:2] == before[:2]
         assert t.deduplicate("id").version == 2
 
     def test_arguments_are_checked(self):
