@@ -49,10 +49,11 @@ def widen(pages: Array, scaled: Array, of: Array) -> None:
     """Let page records hold floats that are no integers; `of` has the page of each."""
     known = ~np.isnan(scaled)
     numbers, of = scaled[known], of[known]
-    # One more on each side: the product with the power of ten is rounded.
+    # More on each side: the products with the power of ten are rounded, here and by a reader.
+    more = np.abs(numbers) * 2.0**-50 + 1
     for name, bound, extreme in (
-        ("min", np.floor(numbers) - 1, np.minimum),
-        ("max", np.ceil(numbers) + 1, np.maximum),
+        ("min", np.floor(numbers - more), np.minimum),
+        ("max", np.ceil(numbers + more), np.maximum),
     ):
         inside = np.abs(bound) < 1 << 62
         outside = np.where(bound < 0, LEAST, GREATEST)

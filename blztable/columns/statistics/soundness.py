@@ -1,82 +1,134 @@
-"""Checks that stored statistics match the rows: nulls, NaNs and bounds.
+"""Checks that page records match the rows: nulls, NaNs and bounds.
 
-Filters skip rows because of statistics, so a bound that is too narrow would silently lose rows. A
-bound that is wider than the computed bound is correct and accepted. Knows nothing of files.
+Filters skip rows because of page records, so a bound that is too narrow would silently lose rows. A
+bound that is wider is correct and accepted, unless the part says that its bounds are values. Knows
+nothing of files.
 """
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from blztable.arrow.types import as_stored
-from blztable.columns.codecs.text import TYPE_IDS as ITEM_IDS
-from blztable.columns.statistics import bounds
-from blztable.columns.statistics.compute import Key
-from blztable.errors import CorruptError
-from blztable.format.line import Statistics
-
-# Number of items that are converted to Python objects at the same time.
-ITEMS_AT_ONCE = 1 << 10
-
-
-def false_statistics(
-    array: pa.Array, zone_rows: int, stored: Statistics, computed: Statistics
-) -> Iterator[tuple[int, str]]:
-    """Yield (index of the zone, message) for each stored fact that is false.
-
-    All zones but the last have `zone_rows` rows; `computed` are the statistics of the same zones.
-    """
-    ordered = bounds.ordered_type(array.type)
-    for zone in range(len(computed)):
-        if stored.nulls[zone] != computed.nulls[zone]:
-            yield zone, f"{computed.nulls[zone]} nulls, the statistics say {stored.nulls[zone]}"
-        if stored.nans[zone] != computed.nans[zone]:
-            yield zone, f"{computed.nans[zone]} NaNs, the statistics say {stored.nans[zone]}"
-        rows = array.slice(zone * zone_rows, zone_rows)
-        for side, bound, own in (
-            ("lower", stored.lowest[zone], computed.lowest[zone]),
-            ("upper", stored.highest[zone], computed.highest[zone]),
-        ):
-            if bound is None or bound == own:
-                continue
-            try:
-                key = _key(ordered, bound)
-                is_sound = _encloses(key, side, ordered, own, rows)
-            except CorruptError as error:
-                yield zone, f"{side} bound: {error}"
-                continue
-            if not is_sound:
-                yield zone, f"{side} bound {key!r} does not enclose the values"
+from blztable.arrow.types import as_stored, value_type
+from blztable.columns.parts.bounds import empty, of_words
+from blztable.columns.parts.physical import (
+    Form,
+    Physical,
+    physical,
+    upper_words,
+    validity_of,
+    values_of,
+    words_of,
+)
+from blztable.columns.parts.stream import cuts
+from blztable.format.bounds import (
+    GREATEST,
+    LEAST,
+    WORD_BYTES,
+    floats_of_words,
+    scales,
+    values_of_floats,
+    word_of_bytes,
+)
+from blztable.format.records import EXACT_BOUNDS, Array, Records
 
 
-def _key(type_: pa.DataType, bound: bytes) -> Key:
-    """Decode a bound to a Python number or bytes that compare like the values."""
-    (value,) = bounds.decode(type_, [bound])
-    if type_.id in ITEM_IDS:
-        return bound
-    if pa.types.is_floating(type_):
-        return float(value.as_py())
-    return int.from_bytes(bound, "little", signed=not pa.types.is_unsigned_integer(type_))
+def false_statistics(array: pa.Array, records: Records) -> Iterator[tuple[int, str]]:
+    """Yield (page, message) for each statement of the records of a part that its rows belie."""
+    part, pages = records.parts[0], records.pages
+    log2 = int(part["page"])
+    if not len(pages) or pa.types.is_null(array.type):
+        return
+    array = as_stored(array)
+    if pa.types.is_dictionary(array.type) and not pa.types.is_nested(value_type(array.type)):
+        array = as_stored(array.dictionary_decode())
+    form = physical(array.type)
+    valid, first = validity_of(array), cuts(len(array), log2)
+    rows = np.diff(np.append(first, len(array)))
+    nans = _nans(array, valid) if form.form is Form.FLOAT else np.zeros(len(array), bool)
+    nulls = np.zeros(len(array), bool) if valid is None else ~valid
+    counted = {}
+    for name, which, what in (("nulls", nulls, "nulls"), ("nans", nans, "NaNs")):
+        counted[name] = np.add.reduceat(which, first, dtype=np.int64)
+        for page in np.flatnonzero(counted[name] != pages[name]).tolist():
+            stated = int(pages[name][page])
+            yield page, f"{int(counted[name][page])} {what}, the statistics say {stated}"
+    has_values = counted["nulls"] + counted["nans"] < rows
+    states_none = pages["min"] > pages["max"]
+    for page in np.flatnonzero(has_values & states_none).tolist():
+        yield page, "values, the bounds say that there are none"
+    known = has_values & ~states_none
+    if form.order is None or not known.any():
+        return
+    if form.form is Form.BYTES:
+        low, high = _items(array, records, known)
+    else:
+        low, high = _beyond(array, form, ~(nulls | nans), records)
+    for side, beyond in (("lower", low), ("upper", high)):
+        for page in np.flatnonzero(beyond & known).tolist():
+            word = int(pages["min" if side == "lower" else "max"][page])
+            yield page, f"the {side} bound, the word {word}, does not belong to the values"
 
 
-def _encloses(key: Key, side: str, type_: pa.DataType, own: bytes | None, rows: pa.Array) -> bool:
-    """True if no value of the rows lies beyond the bound."""
-    if type_.id in ITEM_IDS:
-        # The computed bound may be a prefix, so the items must be compared.
-        return all(_encloses_one(key, item, side) for item in _items(rows))
-    # The computed bound of numbers is the extreme value; None means that the rows have no value.
-    return own is None or _encloses_one(key, _key(type_, own), side)
+def _nans(array: pa.Array, valid: Array | None) -> Array:
+    """Return which rows are NaN."""
+    found = np.isnan(values_of(array, physical(array.type)))
+    return found if valid is None else found & valid
 
 
-def _encloses_one(key: Key, value: Key, side: str) -> bool:
-    # The comparison is False if one of them is NaN.
-    return key <= value if side == "lower" else key >= value  # type: ignore[operator]
+def _beyond(
+    array: pa.Array, form: Physical, ordered: Array, records: Records
+) -> tuple[Array, Array]:
+    """Return for each page whether its lower bound, and its upper one, is wrong."""
+    part, stated = records.parts[0], records.pages
+    (whole,), (power,) = scales(records)
+    values = values_of(array, form)
+    words = words_of(values, form)
+    if form.form is Form.WIDE and not whole:
+        words = upper_words(values, form)
+    if words is None:
+        # Numbers above 64 bits, which no encoding of numbers gives.
+        every = np.ones(len(stated), bool)
+        return every, every
+    own = empty(len(array), int(part["page"]))
+    of_words(own, words, int(part["page"]), ordered)
+    pairs = [(own["min"], stated["min"]), (own["max"], stated["max"])]
+    if form.form is Form.FLOAT:
+        # As numbers, zeros of both signs are equal.
+        many = np.full(len(stated), whole), np.full(len(stated), power)
+        pairs = [(floats_of_words(one), values_of_floats(word, *many)) for one, word in pairs]
+    (least, low), (greatest, high) = pairs
+    if part["flags"] & EXACT_BOUNDS and (whole or form.form is not Form.WIDE):
+        return least != low, greatest != high
+    is_number = form.form is not Form.FLOAT
+    # The extreme words of an encoding say that a bound of floats is not known.
+    low_known = is_number | ~whole | (stated["min"] != LEAST)
+    high_known = is_number | ~whole | (stated["max"] != GREATEST)
+    return (least < low) & low_known, (greatest > high) & high_known
 
 
-def _items(rows: pa.Array) -> Iterator[bytes]:
-    """Yield the items of the rows, without nulls."""
-    if isinstance(rows, pa.DictionaryArray):
-        rows = as_stored(rows.dictionary).take(rows.indices.drop_null().unique())
-    for start in range(0, len(rows), ITEMS_AT_ONCE):
-        items = rows.slice(start, ITEMS_AT_ONCE).cast(pa.large_binary()).to_pylist()
-        yield from (item for item in items if item is not None)
+def _items(array: pa.Array, records: Records, known: Array) -> tuple[Array, Array]:
+    """Return for each page of text or bytes whether its lower bound, and its upper one, is wrong."""
+    part, pages = records.parts[0], records.pages
+    prefix, rows = records.prefixes.tobytes(), 1 << int(part["page"])
+    is_exact = bool(part["flags"] & EXACT_BOUNDS)
+    low, high = np.zeros(len(pages), bool), np.zeros(len(pages), bool)
+    binary = pa.large_binary() if physical(array.type).width == 8 else pa.binary()
+    for page in np.flatnonzero(known).tolist():
+        found = pc.min_max(array.slice(page * rows, rows).cast(binary))
+        for name, wrong in (("min", low), ("max", high)):
+            item, stated = found[name].as_py(), int(pages[name][page])
+            if not is_exact and name == "max" and stated == GREATEST:
+                continue  # This bound is not known.
+            behind = item.removeprefix(prefix) if item.startswith(prefix) else None
+            word = None if behind is None else word_of_bytes(behind)
+            if word is None:
+                wrong[page] = True
+            elif is_exact:
+                is_whole = len(behind) <= WORD_BYTES and not behind.endswith(b"\0")
+                wrong[page] = word != stated or not is_whole
+            else:
+                wrong[page] = word < stated if name == "min" else word > stated
+    return low, high
