@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow.nested.nodes import counts_nulls
 from blztable.arrow.types import REFUSALS, compared_type
-from blztable.columns.statistics.bounds import Zones
-from blztable.columns.statistics.compute import above_prefix
+from blztable.columns.statistics.bounds import Zones, above_prefix
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
 from blztable.engine.query.expressions import project
 from blztable.engine.query.literals import kind
@@ -153,7 +152,7 @@ class Operand:
         if zones is None:
             everywhere = np.ones(statistics.zones, np.bool_)
             return ValueKinds(everywhere, everywhere, everywhere)
-        return ValueKinds(zones.nulls > 0, zones.nans > 0, zones.nulls + zones.nans < zones.rows)
+        return ValueKinds(zones.nulls > 0, zones.nans > 0, zones.values)
 
     @property
     def lowest(self) -> pc.Expression:
@@ -366,7 +365,7 @@ def _starts(operand: Operand, pattern: pa.Scalar) -> Tests:
         operand.lowest.cast(pa.large_binary()),
         operand.highest.cast(pa.large_binary()),
     )
-    above = above_prefix(start, is_text=False)
+    above = above_prefix(start)
     if above is None:
         return [highest >= start], [lowest < start]
     return [highest >= start, lowest < above], [lowest < start, highest >= above]

@@ -19,8 +19,7 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.types import nulls
-from blztable.columns.statistics.bounds import extreme, extreme_of_all
-from blztable.columns.statistics.compute import statistics
+from blztable.columns.statistics.bounds import extreme, extreme_of_all, null_count
 from blztable.columns.types import one_array
 from blztable.engine.query.scan import Scan, statistics_of_groups
 from blztable.engine.read.column_reader import ColumnReader
