@@ -43,6 +43,13 @@ class Order(enum.Enum):
     TEXT = "bytes: the 8 behind the prefix of the part"
 
 
+def words_of_integers(values: Array) -> Array:
+    """Return the word of each integer."""
+    if values.dtype == np.uint64:
+        return (values ^ np.uint64(1 << 63)).view(WORD)
+    return values.astype(WORD)
+
+
 def words_of_floats(values: Array) -> Array:
     """Return the word of each double: its bits, the lower 63 inverted where the sign is set."""
     bits = np.ascontiguousarray(values, "<f8").view(WORD)

@@ -17,33 +17,12 @@ import pyarrow as pa
 from blztable.arrow.types import allocate, bytes_of, mask_of, view
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import Codec, Decoder, Piece, Stream, StreamBuffer, StreamLayout, leaf
-from blztable.columns.codecs import decimals
 from blztable.columns.codecs.validity import Validity, whole_items
 from blztable.columns.paging import page_rows_for
+from blztable.columns.parts import decimals
+from blztable.columns.parts.physical import NUMPY_TYPES
 from blztable.errors import CorruptError, SchemaError
 
-# The numpy types of the types whose values numpy can view and order.
-NUMPY_TYPES = {
-    pa.lib.Type_INT8: "<i1",
-    pa.lib.Type_INT16: "<i2",
-    pa.lib.Type_INT32: "<i4",
-    pa.lib.Type_INT64: "<i8",
-    pa.lib.Type_UINT8: "<u1",
-    pa.lib.Type_UINT16: "<u2",
-    pa.lib.Type_UINT32: "<u4",
-    pa.lib.Type_UINT64: "<u8",
-    pa.lib.Type_HALF_FLOAT: "<f2",
-    pa.lib.Type_FLOAT: "<f4",
-    pa.lib.Type_DOUBLE: "<f8",
-    pa.lib.Type_DECIMAL32: "<i4",
-    pa.lib.Type_DECIMAL64: "<i8",
-    pa.lib.Type_DATE32: "<i4",
-    pa.lib.Type_DATE64: "<i8",
-    pa.lib.Type_TIME32: "<i4",
-    pa.lib.Type_TIME64: "<i8",
-    pa.lib.Type_TIMESTAMP: "<i8",
-    pa.lib.Type_DURATION: "<i8",
-}
 # The NaN that takes the place of a null, by the bytes of a value: quiet, positive, nothing else.
 _NANS = {size: np.array(np.nan, f"<f{size}").view(f"<u{size}") for size in (2, 4, 8)}
 # Arrow has a 32-bit integer for the number of bits of a value.

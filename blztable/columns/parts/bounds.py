@@ -4,17 +4,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.columns.parts.physical import Physical, words_of
 from blztable.columns.parts.stream import cuts
 from blztable.format.bounds import (
     ANY,
     GREATEST,
     LEAST,
+    MAX_PREFIX,
     NONE,
     WORD_BYTES,
     common_prefix,
     word_of_bytes,
 )
-from blztable.format.records import PAGE, Array
+from blztable.format.records import PAGE, WORD, Array
+
+# The first bytes of an item that a bound may have, and one more.
+_MOST_BYTES = MAX_PREFIX + WORD_BYTES + 1
+# The bounds of a page as bytes; None if it has no value.
+Extremes = list[tuple[bytes, bytes] | None]
 
 
 def empty(rows: int, page: int) -> Array:
@@ -26,23 +33,56 @@ def empty(rows: int, page: int) -> Array:
 
 def count(pages: Array, rows: int, page: int, valid: Array | None, nans: Array | None) -> None:
     """Put the number of nulls and of NaNs into page records."""
+    if valid is None and nans is None:
+        return
     first = cuts(rows, page)
-    for name, which in (("nulls", None if valid is None else ~valid), ("nans", nans)):
-        if which is not None and rows:
-            pages[name] = np.add.reduceat(which, first, dtype=np.int64)
+    if valid is not None:
+        pages["nulls"] = np.add.reduceat(~valid, first, dtype=np.int64)
+    if nans is not None:
+        pages["nans"] = np.add.reduceat(nans, first, dtype=np.int64)
     sizes = np.diff(np.append(first, rows))
     none = pages["nulls"].astype(np.int64) + pages["nans"] == sizes
     pages["min"][none], pages["max"][none] = NONE
 
 
+def put(pages: Array, low: Array, high: Array) -> None:
+    """Put words into page records: `low` above `high` for a page without values."""
+    none = low > high
+    if none.any():
+        low, high = np.where(none, GREATEST, low), np.where(none, LEAST, high)
+    pages["min"], pages["max"] = low, high
+
+
 def of_words(pages: Array, words: Array, page: int, ordered: Array | None) -> None:
     """Put the extremes of words into page records; `ordered` are the rows that have an order."""
-    if not len(words):
-        return
     first = cuts(len(words), page)
     low = words if ordered is None else np.where(ordered, words, GREATEST)
     high = words if ordered is None else np.where(ordered, words, LEAST)
     pages["min"], pages["max"] = np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
+
+
+def of_floats(
+    pages: Array, values: Array, form: Physical, page: int, ordered: Array | None
+) -> None:
+    """Put the extremes of floats into page records; `ordered` are the rows that have an order."""
+    first = cuts(len(values), page)
+    if values.itemsize == 2:
+        with np.errstate(invalid="ignore"):
+            values = values.astype("<f4")
+    if ordered is None:
+        low, high = np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
+    else:
+        infinity = values.dtype.type(np.inf)
+        low = np.minimum.reduceat(np.where(ordered, values, infinity), first)
+        high = np.maximum.reduceat(np.where(ordered, values, -infinity), first)
+        none = low > high
+        low[none], high[none] = infinity, -infinity
+    put(pages, words_of(low, form), words_of(high, form))
+    # The least of 0.0 and -0.0 may be either: there the bits decide.
+    for number in np.flatnonzero((low == 0) | (high == 0)).tolist():
+        rows = slice(number << page, number + 1 << page)
+        exact = words_of(values[rows] if ordered is None else values[rows][ordered[rows]], form)
+        pages["min"][number], pages["max"][number] = exact.min(), exact.max()
 
 
 def widen(pages: Array, scaled: Array, of: Array) -> None:
@@ -61,30 +101,34 @@ def widen(pages: Array, scaled: Array, of: Array) -> None:
         extreme.at(pages[name], of, words)
 
 
-def of_bytes(pages: Array, array: pa.Array, page: int) -> tuple[bytes, bool]:
-    """Put the extremes of items into page records; return their prefix, and if they are values."""
-    extremes = []
+def of_items(array: pa.Array, page: int) -> Extremes:
+    """Return the least and the greatest item of each page of binary."""
+    found: Extremes = []
     for first in cuts(len(array), page).tolist():
-        found = pc.min_max(array.slice(first, 1 << page).cast(_binary(array.type))).as_py()
-        extremes.append((found["min"], found["max"]))
-    known = [pair for pair in extremes if pair[0] is not None]
+        low, high = pc.min_max(array[first : first + (1 << page)]).values()
+        found.append((first_bytes(low), first_bytes(high)) if low.is_valid else None)
+    return found
+
+
+def first_bytes(item: pa.Scalar) -> bytes:
+    """Return the first bytes of an item, more than a bound may have."""
+    data: bytes = item.as_buffer()[:_MOST_BYTES].to_pybytes()
+    return data
+
+
+def of_bytes(pages: Array, extremes: Extremes) -> tuple[bytes, bool]:
+    """Put the extremes of items into page records; return their prefix, and if they are values."""
+    known = [pair for pair in extremes if pair is not None]
     if not known:
         pages["min"], pages["max"] = NONE
         return b"", True
-    least, greatest = min(low for low, _ in known), max(high for _, high in known)
-    prefix = common_prefix(least, greatest)
-    for number, (low, high) in enumerate(extremes):
-        if low is None:
-            pages["min"][number], pages["max"][number] = NONE
-        else:
-            pages["min"][number] = word_of_bytes(low[len(prefix) :])
-            pages["max"][number] = word_of_bytes(high[len(prefix) :])
-    most = len(prefix) + WORD_BYTES
+    prefix = common_prefix(min(low for low, _ in known), max(high for _, high in known))
+    begin = len(prefix)
+    words = [
+        NONE if pair is None else (word_of_bytes(pair[0][begin:]), word_of_bytes(pair[1][begin:]))
+        for pair in extremes
+    ]
+    pages["min"], pages["max"] = np.array(words, WORD).T
+    most = begin + WORD_BYTES
     exact = all(len(one) <= most and not one.endswith(b"\0") for pair in known for one in pair)
     return prefix, exact
-
-
-def _binary(type_: pa.DataType) -> pa.DataType:
-    """Return the binary type of text: Arrow orders both by their bytes."""
-    large = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
-    return pa.large_binary() if large else pa.binary()

@@ -21,6 +21,7 @@ from blztable.format.records import (
     ITEMS_LENGTHS,
     ITEMS_VALUES,
     LENGTHS,
+    NAN_CODE,
     NAN_IS_NULL,
     NUMBERS,
     PLAIN,
@@ -52,6 +53,8 @@ class Part:
         """Return some rows as an array of the stored type: a slice, or ascending rows."""
         count = len(range(*chosen.indices(self.rows))) if isinstance(chosen, slice) else len(chosen)
         type_ = stored_type(self.type)
+        if not self.rows:
+            return pa.nulls(0, type_)
         if self.form.form is Form.NOTHING:
             if pa.types.is_null(type_):
                 return pa.nulls(count)
@@ -104,6 +107,9 @@ class Part:
                 need(form.width == 8, "encoding of floats")
                 decimal = numbers.value_of(stream.power, numbers.is_times(stream))
                 out.view("<f8")[:] = decimal(words.astype("<f8"))
+                if stream.flags & NAN_CODE:
+                    codes = stream.codes(self.rows)[chosen]
+                    out.view("<f8")[codes == (1 << 8 * stream.width) - 1] = np.nan
                 self._put_exceptions(stream, chosen, out.view("<f8"))
             else:
                 need(form.form is not Form.OPAQUE, "encoding of bytes")

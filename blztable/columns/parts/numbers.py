@@ -1,65 +1,148 @@
 """The encoding `numbers`: a base for each page, and a code for each row.
 
-The base of a page is its least word, which its page record has; with `sum` a code is the distance
-from the row before, and with exceptions some rows have words of their own. Sums wrap, so any codes
-make some words. Knows no types.
+The base of a page is its least word, which its page record has, or a word of the stream; with `sum`
+a code is the distance from the row before, and with exceptions some rows have words of their own.
+Sums wrap, so any codes make some words. Knows no types.
+
+A sample tells first whether an encoding may help; then every value is verified.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from blztable.columns.parts.stream import Stream, bytes_of_codes, cuts, need, width_of
-from blztable.format.records import LENGTHS, NUMBERS, SUM, TIMES, VALUES, WORD, Array
+from blztable import tuning
+from blztable.columns.parts.sample import sample, sampled
+from blztable.columns.parts.stream import (
+    Stream,
+    bytes_of_codes,
+    cuts,
+    need,
+    room_for,
+    typesize_of_codes,
+    width_of,
+)
+from blztable.format.bounds import words_of_integers
+from blztable.format.records import LENGTHS, NAN_CODE, NUMBERS, SUM, TIMES, VALUES, WORD, Array
 
-MAX_POWER = 18
 MAX_EXCEPTIONS = 4096
 # Base and code of a float are integers that a double has.
 MAX_INTEGER = 1 << 53
-# Values of a sample that must be decimals before all are tried.
-_SAMPLE = 1024
-_SHARE = 0.99
+# By these floats integers are divided or multiplied; they are never computed from a file.
+POWERS = tuple(10.0**power for power in range(19))
+INVERSES = tuple(float(f"1e-{power}") for power in range(19))
+# The bits of NaN, which may have a code of its own.
+NAN = int(np.array(np.nan, "<f8").view("<u8"))
+# The powers of ten that are tried, and the values of a sample that are looked at first.
+MOST_POWER, FEW_VALUES = 6, 32
+_POWERS, _INVERSES = np.array(POWERS[: MOST_POWER + 1]), np.array(INVERSES[: MOST_POWER + 1])
+# Rows that are verified at once, so that they stay in the cache: whole pages.
+_STEP = 1 << 15
+
+
+def extremes(values: Array, valid: Array | None, page: int) -> tuple[Array, Array]:
+    """Return the least and the greatest integer of each page; least above greatest for none."""
+    first = cuts(len(values), page)
+    if valid is None:
+        return np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
+    info = np.iinfo(values.dtype)
+    least = np.minimum.reduceat(np.where(valid, values, values.dtype.type(info.max)), first)
+    most = np.maximum.reduceat(np.where(valid, values, values.dtype.type(info.min)), first)
+    return least, most
+
+
+def span_of(low: Array, high: Array) -> int:
+    """Return the greatest distance from the least to the greatest integer of a page."""
+    unsigned = f"<u{low.itemsize}"
+    spans = (high.view(unsigned) - low.view(unsigned))[low <= high]
+    return int(spans.max()) if len(spans) else 0
 
 
 def encode(
-    words: Array, low: Array, high: Array, page: int, size: int, *, sums: bool = True
+    values: Array,
+    bounds: tuple[Array, Array],
+    valid: Array | None,
+    page: int,
+    size: int,
+    *,
+    sums: bool = True,
 ) -> Stream | None:
-    """Return words as codes, or None if codes are no narrower than values of `size` bytes.
+    """Return integers as codes, or None if codes are no narrower than values of `size` bytes.
 
-    `low` and `high` are the bounds of each page. A row without a value must have a word between
-    those of its page.
+    `bounds` are the `extremes` of the values.
     """
-    rows, first = len(words), cuts(len(words), page)
-    has_values = low <= high
-    spans = high[has_values].view(np.uint64) - low[has_values].view(np.uint64)
-    width = width_of(int(spans.max())) if len(spans) else 0
-    by_sums = _sums(words, first, page, min(width, size)) if sums and width > 1 else None
-    if by_sums is not None:
-        return by_sums
+    low, high = bounds
+    width = width_of(span_of(low, high))
+    if sums and width > 1 and valid is None:
+        found = _sums(values, page, min(width, size))
+        if found is not None:
+            return found
     if width >= size:
         return None
-    base = np.where(has_values, low, words[first])
-    distances = words - np.repeat(base, 1 << page)[:rows]
-    codes = np.where(np.repeat(has_values, 1 << page)[:rows], distances, 0)
-    data = bytes_of_codes(codes.view(np.uint64), width)
-    return Stream(VALUES, NUMBERS, data, max(width, 1), width=width)
+    data = distances(values, np.where(low <= high, low, low.dtype.type(0)), page, width)
+    if valid is not None and width:
+        data.view(f"<u{width}")[: len(values)][~valid] = 0
+    return _codes(data, width)
 
 
-def _sums(words: Array, first: Array, page: int, below: int) -> Stream | None:
-    """Return words as distances from the row before, if these are narrower."""
-    distances = np.diff(words, prepend=words[:1])
-    inner = np.ones(len(words), bool)
-    inner[first] = False
-    if not inner.any():
+def distances(values: Array, base: Array, page: int, width: int) -> Array:
+    """Return the distance of each value from the base of its page, as bytes of codes."""
+    if width == 0:
+        return bytes_of_codes(values, 0)
+    rows, size, full = len(values), 1 << page, len(values) >> page
+    unsigned = f"<u{values.itemsize}"
+    numbers, base = values.view(unsigned), base.view(unsigned)
+    codes, end = room_for(rows, width), full << page
+    if full:
+        left, right = numbers[:end].reshape(full, size), base[:full, None]
+        out = codes[:end].reshape(full, size)
+        np.subtract(left, right, out=out, casting="unsafe")
+    if end < rows:
+        np.subtract(numbers[end:], base[full], out=codes[end:rows], casting="unsafe")
+    return codes.view(np.uint8)
+
+
+def _codes(data: Array, width: int, **fields: Any) -> Stream:
+    typesize = typesize_of_codes(len(data), width)
+    return Stream(VALUES, NUMBERS, data, typesize, width=width, **fields)
+
+
+def _sums(values: Array, page: int, below: int) -> Stream | None:
+    """Return integers as distances from the row before, if these are narrower than `below`."""
+    some = [_steps(values[rows]) for rows in sample(len(values))]
+    some = [steps for steps in some if len(steps)]
+    if not some or _width_of_steps(some) >= below:
         return None
-    least, greatest = int(distances[inner].min()), int(distances[inner].max())
-    width = width_of(greatest - least)
+    steps, first = _steps(values), cuts(len(values), page)
+    # No code is the distance from one page to the next.
+    steps[first[1:] - 1] = steps[0]
+    width = _width_of_steps([steps])
     if width >= below:
         return None
-    codes = np.where(inner, distances - least, 0).view(np.uint64)
-    said = np.append(words[first], least).astype(WORD)
-    data = bytes_of_codes(codes, width)
-    return Stream(VALUES, NUMBERS, data, max(width, 1), said, SUM, width=width)
+    least = int(steps.min())
+    words = np.append(words_of_integers(values[first]), np.int64(least))
+    data = bytes_of_codes(values, 0)
+    if width:
+        codes = room_for(len(values), width)
+        np.subtract(steps, np.int64(least), out=codes[1 : len(values)], casting="unsafe")
+        codes[first] = 0
+        data = codes.view(np.uint8)
+    return _codes(data, width, words=words, flags=SUM)
+
+
+def _steps(values: Array) -> Array:
+    """Return the distances from row to row, modulo 2**64."""
+    if values.itemsize < 8:
+        return np.subtract(values[1:], values[:-1], dtype=np.int64)
+    numbers = values.view(np.uint64)
+    return (numbers[1:] - numbers[:-1]).view(np.int64)
+
+
+def _width_of_steps(parts: list[Array]) -> int:
+    least, most = min(int(one.min()) for one in parts), max(int(one.max()) for one in parts)
+    return width_of(most - least)
 
 
 def decode(stream: Stream, rows: int, page: int, low: Array, chosen: Array | slice) -> Array:
@@ -70,7 +153,7 @@ def decode(stream: Stream, rows: int, page: int, low: Array, chosen: Array | sli
     if stream.width == 8:
         # Sums of unsigned and signed numbers would be floats.
         codes = codes.view(WORD)
-    base = stream.words[: len(low)] if stream.exceptions else low
+    base = stream.words[: len(low)] if len(stream.words) else low
     need(len(base) == len(low), "bases")
     some = codes[chosen]
     if isinstance(chosen, slice):
@@ -101,17 +184,21 @@ def _summed(stream: Stream, codes: Array, page: int, chosen: Array | slice) -> A
     return words
 
 
-def encode_lengths(lengths: Array, page: int) -> Stream:
+def encode_lengths(offsets: Array, page: int) -> Stream:
     """Return the lengths of items: codes, where each page begins and the last ends, the least."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    first = cuts(len(lengths), page)
-    total = int(ends[-1]) if len(ends) else 0
-    starts = ends[first] - lengths[first] if len(ends) else np.zeros(0, np.int64)
-    least = int(lengths.min()) if len(lengths) else 0
-    width = width_of(int(lengths.max()) - least) if len(lengths) else 0
-    data = bytes_of_codes(lengths - least, width)
-    said = np.concatenate([starts, [total, least]]).astype(WORD)
-    return Stream(LENGTHS, NUMBERS, data, max(width, 1), said, SUM, width=width)
+    lengths = np.diff(offsets)
+    rows = len(lengths)
+    least = int(lengths.min()) if rows else 0
+    width = width_of(int(lengths.max()) - least) if rows else 0
+    starts = offsets[cuts(rows, page)].astype(WORD) - int(offsets[0])
+    words = np.append(starts, [int(offsets[-1]) - int(offsets[0]), least])
+    data = bytes_of_codes(lengths, 0)
+    if width:
+        codes = room_for(rows, width)
+        np.subtract(lengths, lengths.dtype.type(least), out=codes[:rows], casting="unsafe")
+        data = codes.view(np.uint8)
+    typesize = typesize_of_codes(len(data), width)
+    return Stream(LENGTHS, NUMBERS, data, typesize, words, SUM, width=width)
 
 
 def check_lengths(stream: Stream, rows: int, page: int) -> None:
@@ -144,32 +231,123 @@ def ends_of_rows(stream: Stream, rows: int, page: int, chosen: Array) -> tuple[A
     return begins, ends
 
 
-def decimals(values: Array) -> tuple[int, bool, Array, Array] | None:
-    """Return doubles as integers with a power of ten: (power, multiplied, integers, exceptions).
+@dataclass(frozen=True)
+class Decimals:
+    """Doubles as integers: value = integer / 10**power, or times 10**-power.
 
-    The exceptions are the rows whose bits do not come back so. None if there are too many.
+    `coded` has the rows whose value comes back so; None if all do. The exceptions are ascending
+    rows without NaN; `has_nans` says that NaN is among the other rows, with a code of its own.
     """
-    sample = values[:: max(len(values) // _SAMPLE, 1)]
-    for power in range(MAX_POWER + 1):
+
+    power: int
+    times: bool
+    integers: Array
+    coded: Array | None
+    exceptions: Array
+    has_nans: bool
+
+
+def encode_decimals(
+    found: Decimals, values: Array, bounds: tuple[Array, Array], page: int
+) -> Stream | None:
+    """Return doubles as codes of their integers; None if these need more than four bytes."""
+    low, high = bounds
+    width = width_of(span_of(low, high) + found.has_nans)
+    if width > 4:
+        return None
+    width = max(width, int(found.has_nans))
+    base = np.where(low <= high, low, 0)
+    data = distances(found.integers, base, page, width)
+    if found.coded is not None and width:
+        codes = data.view(f"<u{width}")
+        codes[: len(values)][~found.coded] = 0
+        if found.has_nans:
+            is_nan = values.view("<u8") == np.uint64(NAN)
+            codes[: len(values)][is_nan] = codes.dtype.type((1 << 8 * width) - 1)
+    flags = (TIMES if found.times else 0) | (NAN_CODE if found.has_nans else 0)
+    encoded = _codes(data, width, power=found.power, flags=flags)
+    odd = found.exceptions
+    if not len(odd):
+        return encoded
+    words = np.concatenate([base, odd, values[odd].view(WORD)])
+    return replace(encoded, words=words.astype(WORD), exceptions=len(odd))
+
+
+def decimals(values: Array, valid: Array | None) -> Decimals | None:
+    """Return doubles as integers with a power of ten; None unless nearly all have few decimals."""
+    some = sampled(values, valid)
+    if np.isnan(some).any():
+        is_number = values.view("<u8") != np.uint64(NAN)
+        some = sampled(values, is_number if valid is None else is_number & valid)
+    if not len(some):
+        return None
+    (enough,) = may_be_decimals(some[np.newaxis, :: -(-len(some) // FEW_VALUES)])
+    for power in np.flatnonzero(enough).tolist():
         for times in (False, True) if power else (False,):
-            integers, wrong = _integers(sample, power, times)
-            if wrong.mean() > 1 - _SHARE:
-                continue
-            integers, wrong = _integers(values, power, times)
-            rows = np.flatnonzero(wrong)
-            if len(rows) <= min(MAX_EXCEPTIONS, len(values) // 8):
-                return power, times, integers, rows
+            integers = np.empty(len(some), WORD)
+            odd = np.count_nonzero(whole(some, power, times, integers))
+            if odd <= len(some) // tuning.current.rows_per_exception:
+                return _decimals(values, valid, power, times)
     return None
 
 
-def _integers(values: Array, power: int, times: bool) -> tuple[Array, Array]:
-    with np.errstate(all="ignore"):
-        rounded = np.rint(values * float(f"1e{power}"))
-        wrong = ~(np.abs(rounded) <= MAX_INTEGER)
-        integers = np.where(wrong, 0, rounded)
-        back = value_of(power, times)(integers)
-        wrong |= back.view("<i8") != values.view("<i8")
-    return integers.astype(WORD), wrong
+def _decimals(values: Array, valid: Array | None, power: int, times: bool) -> Decimals | None:
+    rows = len(values)
+    integers = np.empty(rows, WORD)
+    most = min(MAX_EXCEPTIONS, rows // tuning.current.rows_per_exception)
+    coded, odd, has_nans = valid, [], False
+    count = 0
+    for start in range(0, rows, _STEP):
+        some = slice(start, start + _STEP)
+        wrong = whole(values[some], power, times, integers[some])
+        if valid is not None:
+            wrong &= valid[some]
+        if not wrong.any():
+            continue
+        if coded is valid:
+            coded = np.ones(rows, bool) if valid is None else valid.copy()
+        assert coded is not None
+        coded[some] &= ~wrong
+        at = np.flatnonzero(wrong) + start
+        is_nan = values.view("<u8")[at] == np.uint64(NAN)
+        has_nans |= bool(is_nan.any())
+        odd.append(at[~is_nan])
+        count += len(odd[-1])
+        if count > most:
+            return None
+    exceptions = np.concatenate(odd) if count else np.zeros(0, np.int64)
+    return Decimals(power, times, integers, coded, exceptions, has_nans)
+
+
+def may_be_decimals(columns: Array) -> Array:
+    """Return for each column, and each power of ten, if half of its values may have it.
+
+    `columns` are a few doubles of each column, one column in each row of the matrix.
+    """
+    few = columns[:, :, np.newaxis]
+    with np.errstate(invalid="ignore", over="ignore"):
+        integers = np.rint(few * _POWERS)
+        is_decimal = (integers / _POWERS == few) | (integers * _INVERSES == few)
+    enough: Array = 2 * np.count_nonzero(is_decimal, axis=1) >= few.shape[1]
+    return enough
+
+
+def whole(values: Array, power: int, times: bool, integers: Array) -> Array:
+    """Make the integers of doubles, and return which doubles do not come back from them."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        scaled = np.rint(values * POWERS[power])
+        usual = np.abs(scaled) < MAX_INTEGER
+        if not usual.all():
+            scaled[~usual] = 0
+        # An integer has no sign if it is zero.
+        scaled += 0.0
+        np.copyto(integers, scaled, casting="unsafe")
+        if times:
+            scaled *= INVERSES[power]
+        elif power:
+            scaled /= POWERS[power]
+    wrong: Array = scaled.view("<u8") != values.view("<u8")
+    return wrong
 
 
 def value_of(power: int, times: bool) -> Callable[[Array], Array]:

@@ -12,9 +12,31 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import bytes_of, mask_of, numbers_in, stored_type
-from blztable.columns.codecs.fixed import NUMPY_TYPES
-from blztable.format.bounds import LEAST, Order, words_of_floats
+from blztable.format.bounds import LEAST, Order, words_of_floats, words_of_integers
 from blztable.format.records import WORD, Array
+
+# The numpy types of the types whose values numpy can view and order.
+NUMPY_TYPES = {
+    pa.lib.Type_INT8: "<i1",
+    pa.lib.Type_INT16: "<i2",
+    pa.lib.Type_INT32: "<i4",
+    pa.lib.Type_INT64: "<i8",
+    pa.lib.Type_UINT8: "<u1",
+    pa.lib.Type_UINT16: "<u2",
+    pa.lib.Type_UINT32: "<u4",
+    pa.lib.Type_UINT64: "<u8",
+    pa.lib.Type_HALF_FLOAT: "<f2",
+    pa.lib.Type_FLOAT: "<f4",
+    pa.lib.Type_DOUBLE: "<f8",
+    pa.lib.Type_DECIMAL32: "<i4",
+    pa.lib.Type_DECIMAL64: "<i8",
+    pa.lib.Type_DATE32: "<i4",
+    pa.lib.Type_DATE64: "<i8",
+    pa.lib.Type_TIME32: "<i4",
+    pa.lib.Type_TIME64: "<i8",
+    pa.lib.Type_TIMESTAMP: "<i8",
+    pa.lib.Type_DURATION: "<i8",
+}
 
 
 class Form(enum.Enum):
@@ -102,18 +124,12 @@ def values_of(array: pa.Array, form: Physical) -> Array:
     return bytes_of(array.buffers()[1])[first : first + size].reshape(len(array), form.width)
 
 
-def words_of(values: Array, form: Physical) -> Array | None:
-    """Return the word of each value, exactly; None if the values do not fit into words."""
-    if form.form is Form.UNSIGNED and form.width == 8:
-        return (values ^ np.uint64(1 << 63)).view(WORD)
+def words_of(values: Array, form: Physical) -> Array:
+    """Return the word of each number or boolean."""
     if form.form is Form.FLOAT:
         with np.errstate(invalid="ignore"):  # a signalling NaN, which has no order
             return words_of_floats(values.astype("<f8"))
-    if form.form is Form.WIDE:
-        limbs = np.ascontiguousarray(values).view(WORD).reshape(len(values), form.width // 8)
-        low = limbs[:, 0]
-        return low if (limbs[:, 1:] == (low >> 63)[:, None]).all() else None
-    return values.astype(WORD)
+    return words_of_integers(values)
 
 
 def upper_words(values: Array, form: Physical) -> Array:

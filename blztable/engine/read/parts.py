@@ -52,7 +52,7 @@ from blztable.block_terms import (
 )
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.codecs import decimals
+from blztable.columns.parts import decimals
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.items import ByChunks
