@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from blztable.errors import LimitError
-from blztable.format.header import MAX_LAYERS
-from blztable.format.metalayers import FIXED, check_name, check_size
+from blztable.format.metalayers import FIXED, MAX_LAYERS, check_name, check_size
 
 Get = Callable[[], Mapping[str, bytes]]
 # Takes names of metalayers and their new contents, None for those to remove, in one change.

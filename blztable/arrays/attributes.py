@@ -9,8 +9,8 @@ from copy import deepcopy
 from typing import Any
 
 from blztable.errors import LimitError
+from blztable.arrays.files.trailer import MAX_LAYER_BYTES
 from blztable.format import jsontext
-from blztable.format.header import MAX_LAYER_BYTES
 
 
 class ArrayAttributes(MutableMapping[str, Any]):

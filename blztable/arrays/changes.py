@@ -18,7 +18,7 @@ from blztable.arrays.reading import FEWER
 from blztable.engine.run.limits import check_memory
 from blztable.errors import LimitError
 from blztable.format import jsontext
-from blztable.format.header import ARRAY_HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
+from blztable.format.bloscpack import HEADER, MAX_CHUNKS, MAX_METADATA_BYTES
 from blztable.storage.journal import Write
 
 # A reader takes no more items.
@@ -191,7 +191,7 @@ def with_trailer(own: Own) -> tuple[Own, bytes, bytes]:
     front = own.front
     info = front.info
     if info.room and len(own.offsets) > info.room:
-        if front.length - ARRAY_HEADER.size > MAX_METADATA_BYTES:
+        if front.length - HEADER.size > MAX_METADATA_BYTES:
             raise LimitError(f"there is room for {info.room} chunks; rewrite() makes more")
         front = front.without_offsets()
     if front.is_stream:

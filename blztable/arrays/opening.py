@@ -21,7 +21,8 @@ from blztable.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from blztable.format.header import ARRAY_HEADER, ArrayHeader, crc32
+from blztable.format.bloscpack import HEADER, Header
+from blztable.format.checksums import crc32
 from blztable.format.jsontext import Json
 from blztable.storage import journal
 from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, PipeFile
@@ -35,7 +36,7 @@ def open_for_reading(place: object) -> Opened:
     file = file_at(place, READ)
     try:
         source = journal.read_through(file, crc32)
-        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        header = Header.decode(source.read(0, HEADER.size))
         _, metadata, at, _ = read_metadata(header, source.read)
         if is_ours(metadata):
             return Opened(file, source, Own.read(source, header))
@@ -50,7 +51,7 @@ def open_recovered(place: object) -> Opened:
     file = file_at(place, READ)
     try:
         source = journal.read_through(file, crc32)
-        header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+        header = Header.decode(source.read(0, HEADER.size))
         opened = Opened(file, source, Own.recovered(source, header))
         opened.is_recovered = True
         return opened
@@ -82,10 +83,10 @@ def open_for_changes(place: object) -> Writable:
         raise
 
 
-def _begin_of(file: File) -> tuple[ArrayHeader, Json]:
+def _begin_of(file: File) -> tuple[Header, Json]:
     """Return header and metadata, as the journal makes them."""
     source = journal.read_through(file, crc32)
-    header = ArrayHeader.decode(source.read(0, ARRAY_HEADER.size))
+    header = Header.decode(source.read(0, HEADER.size))
     return header, read_metadata(header, source.read)[1]
 
 

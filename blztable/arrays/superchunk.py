@@ -18,6 +18,7 @@ from blztable.arrays.attributes import ArrayAttributes, plain
 from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.own import Own
+from blztable.arrays.files.trailer import Layer
 from blztable.arrays.items import as_items, as_values, by_number
 from blztable.arrays.opened import Opened
 from blztable.arrays.opening import (
@@ -33,7 +34,7 @@ from blztable.arrays.selection import bounding_box
 from blztable.arrays.writable import Writable
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError
-from blztable.format.header import BLOSCPACK, EXTENDED, Layer
+from blztable.format.bloscpack import BLOSCPACK, EXTENDED
 from blztable.metalayers import FixedMetalayers, VariableMetalayers, check_fixed
 from blztable.report import Report
 

@@ -31,11 +31,13 @@ from blztable.arrays.encoding import encode_chunk
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.grid import Box, shape_of
 from blztable.arrays.files.own import Own
+from blztable.arrays.files.trailer import Layer
 from blztable.arrays.opened import Opened
 from blztable.arrays.reading import FEWER, read_chunk
 from blztable.engine.run.limits import check_memory
 from blztable.errors import ConflictError, ReadOnlyError, StorageError
-from blztable.format.header import VERSION_AT, Layer, crc32
+from blztable.format.bloscpack import VERSION_AT
+from blztable.format.checksums import crc32
 from blztable.format.jsontext import Json
 from blztable.interrupts import DeferInterrupt
 from blztable.storage import journal

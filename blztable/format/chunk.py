@@ -15,7 +15,7 @@ import blosc
 import numpy as np
 
 from blztable.errors import BlzError, CorruptError, FormatError
-from blztable.format.header import Buffer
+from blztable.format.checksums import Buffer
 
 CHUNK_HEADER = struct.Struct("<BBBBIII")
 # The header of a chunk of one block, with the offset of this block.

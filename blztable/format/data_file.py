@@ -7,18 +7,30 @@ encoder for facts and files. Places, sizes and digests of chunks are not said: t
 file itself. Knows nothing of types and of where the file lies.
 """
 
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from blztable.errors import CorruptError, FormatError
+from blztable.errors import CorruptError, FormatError, LimitError
 from blztable.format import jsontext
-from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
-from blztable.format.header import Buffer, crc32
+from blztable.format.bloscpack import (
+    BLOSCPACK,
+    HEADER,
+    MAX_METADATA_BYTES,
+    METADATA,
+    OFFSETS,
+    SECTION,
+    UNKNOWN,
+    Header,
+    Read,
+    decode_section,
+    encode_section,
+)
+from blztable.format.checksums import CRC32, Buffer, crc32
+from blztable.format.chunk import CHUNK_HEADER, LARGE_CHUNK_BYTES, MAX_RATIO, ChunkHeader
 from blztable.format.jsontext import Json
 from blztable.format.records import (
     BYTE,
@@ -35,17 +47,10 @@ from blztable.format.records import (
     sums,
 )
 
-HEADER = struct.Struct("<4sBBBBiiqq")
-SECTION = struct.Struct("<8sBBBBIII8s")
-assert HEADER.size == SECTION.size == 32
-MAGIC, JSON_MAGIC = b"blpk", b"JSON\0\0\0\0"
-VERSION = 3
-OFFSETS, METADATA = 1, 2
-CRC32, STORED, ZLIB = 2, 0, 1
 # The metadata are deflated above this size: a bundle of thousands of columns repeats itself.
 PLAIN_BYTES = 4096
-MAX_METADATA_BYTES = 64 << 20
-UNKNOWN = -1
+# A number of the metadata takes some 40 bytes of memory while they are parsed.
+MAX_NUMBERS = 1 << 23
 OFFSET = np.dtype("<i8")
 
 # What the metadata say of each kind of record.
@@ -60,12 +65,23 @@ SAID = {
 class DataFile:
     """What a data file says of itself: its table, its number, its nodes and their records.
 
-    `nodes` has the path of each part's node: its ids from the root of its column down.
+    Attributes
+    ----------
+    uuid, number
+        Those of the table, and of the file in it.
+    nodes
+        The path of each part's node: its ids from the root of its column down.
+    dtypes
+        What the values of each part are: the text of a numpy dtype, `str` or `bytes`, `lengths`
+        of items in a child, or nothing.
+    records
+        One entry of each node.
     """
 
     uuid: str
     number: int
     nodes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
     records: Records
 
     def encode(self, chunks: Sequence[bytes]) -> tuple[bytes, Records]:
@@ -74,13 +90,15 @@ class DataFile:
         `chunks` are the compressed chunks of all parts in their order, without digests.
         """
         records = self.records
-        metadata = jsontext.dumps(self._metadata())
-        packed = zlib.compress(metadata, 1) if len(metadata) > PLAIN_BYTES else metadata
-        codec = STORED if packed is metadata else ZLIB
+        text = jsontext.dumps(self._metadata())
+        if text.count(b",") > MAX_NUMBERS or len(text) > MAX_METADATA_BYTES:
+            raise LimitError(
+                f"{len(records.parts)} parts with {len(records.pages)} pages have more metadata "
+                "than a file keeps; pass a larger page_rows"
+            )
+        section = encode_section(text, CRC32, level=int(len(text) > PLAIN_BYTES))
         decoded = [int.from_bytes(chunk[4:8], "little") for chunk in chunks]
-        head = _header(records, decoded)
-        section = _section(len(metadata), len(packed), codec)
-        front = head + section + packed + crc32(packed).to_bytes(DIGEST_BYTES, "little")
+        front = _header(records, decoded).encode() + section
         start = len(front) + OFFSET.itemsize * len(chunks)
         offsets = start + sums(np.array([len(chunk) + DIGEST_BYTES for chunk in chunks], np.int64))
         parts = records.parts.copy()
@@ -95,6 +113,7 @@ class DataFile:
             "uuid": self.uuid,
             "number": self.number,
             "nodes": [list(path) for path in self.nodes],
+            "dtypes": list(self.dtypes),
         }
         for name, (_, fields) in SAID.items():
             said[name] = {field: arrays[name][field].tolist() for field in fields}
@@ -106,44 +125,45 @@ class DataFile:
     def decode(cls, data: Buffer) -> Self:
         """Read a whole data file, and compare each chunk with its digest."""
         view = memoryview(data)
-        metadata, count, at = _decode_front(view)
-        uuid = jsontext.text(metadata.get("uuid"), "a data file: uuid")
-        number = jsontext.number(metadata.get("number"), "a data file: number")
-        paths = metadata.get("nodes")
-        if not isinstance(paths, list):
-            raise CorruptError("a data file: nodes are a list")
-        nodes = tuple(jsontext.numbers(path, "a data file: a node") for path in paths)
-        arrays = [_array(metadata.get(name), name, *said) for name, said in SAID.items()]
-        parts, streams, pages = arrays
-        need(len(parts) == len(nodes), "parts of a data file")
-        words = _integers(metadata.get("words"), WORD, "words")
-        prefixes = _integers(metadata.get("prefixes"), BYTE, "prefixes")
-        chunks, offsets = _chunks(view, count, at)
-        bare = Records(len(parts), 1, parts, streams, np.zeros(0, CHUNK), pages, words, prefixes)
-        need(bare.first_stream[-1] == len(streams), "streams of a data file")
-        items = np.repeat(parts["rows"], parts["streams"]).astype(np.int64)
-        counts = np.where(streams["kind"] == PER_ITEM, items, bare.stream_chunks)
-        need((counts >= 0) & (counts <= count), "chunks of a data file")
-        need(counts.sum() == count, "chunks of a data file")
-        first = sums(counts)[bare.first_stream]
-        ends = np.append(offsets, len(view))
-        parts["file"], parts["offset"] = number, ends[first[:-1]]
-        parts["cbytes"] = ends[first[1:]] - ends[first[:-1]]
-        listed = np.repeat(streams["kind"] != PER_ITEM, counts)
-        records = replace(bare, parts=parts, chunks=chunks[listed]).check()
-        decoded = [int.from_bytes(view[at + 4 : at + 8], "little") for at in offsets.tolist()]
-        if _header(records, decoded) != view[: HEADER.size]:
+        file, offsets = cls.read(lambda at, length: view[at : at + length], len(view))
+        for start, end in pairwise([*offsets.tolist(), len(view)]):
+            stored = int.from_bytes(view[end - DIGEST_BYTES : end], "little")
+            if crc32(view[start : end - DIGEST_BYTES]) != stored:
+                raise CorruptError(f"the chunk at {start} does not match its digest")
+        return file
+
+    @classmethod
+    def read(cls, read: Read, size: int) -> tuple[Self, Array]:
+        """Read a data file of `size` bytes without its chunks; return it and where these begin.
+
+        The records have the digests that the file says; they were not compared with the chunks.
+        """
+        header = Header.decode(read(0, HEADER.size))
+        if header.version != BLOSCPACK or not header.options & METADATA:
+            raise FormatError("a file of Bloscpack without the records of a table")
+        text, section = decode_section(read, HEADER.size)
+        said = section.options, section.checksum, section.level, section.room
+        if said != (0, CRC32.id, section.codec, section.stored):
+            raise FormatError("the header of the metadata has values that no table has")
+        if read(HEADER.size, SECTION.size) != section.encode():
+            raise CorruptError("the header of the metadata has a reserved byte")
+        at = HEADER.size + section.length
+        if not 0 <= header.nchunks * OFFSET.itemsize <= size - at:
+            raise CorruptError(f"a data file of {size} bytes claims {header.nchunks} chunks")
+        uuid, number, nodes, dtypes, bare = _said(text)
+        chunks, decoded, offsets = _chunks(read, header.nchunks, at, size)
+        records = _placed(bare, number, chunks, np.append(offsets, size))
+        if _header(records, decoded) != header:
             raise CorruptError("the header of a data file does not belong to its chunks")
-        return cls(uuid, number, nodes, records)
+        return cls(uuid, number, nodes, dtypes, records), offsets
 
 
-def _header(records: Records, decoded: list[int]) -> bytes:
+def _header(records: Records, decoded: list[int]) -> Header:
     """Return the header of a file whose chunks have so many decompressed bytes."""
-    return HEADER.pack(
-        MAGIC,
-        VERSION,
+    return Header(
+        BLOSCPACK,
         METADATA | (OFFSETS if decoded else 0),
-        CRC32,
+        CRC32.id,
         int(records.streams["typesize"][0]) if len(records.streams) else 1,
         max(decoded, default=UNKNOWN),
         decoded[-1] if decoded else UNKNOWN,
@@ -152,70 +172,70 @@ def _header(records: Records, decoded: list[int]) -> bytes:
     )
 
 
-def _section(size: int, stored: int, codec: int) -> bytes:
-    """Return the header of metadata: the level is that of zlib, and nothing is reserved."""
-    return SECTION.pack(JSON_MAGIC, 0, CRC32, codec, codec, size, stored, stored, b"")
+def is_data_file(metadata: Json) -> bool:
+    """True if these are the metadata of a data file of a table."""
+    return isinstance(metadata, dict) and {"uuid", "number", "nodes"} <= metadata.keys()
 
 
-def _decode_front(view: memoryview) -> tuple[dict[str, Json], int, int]:
-    """Return the metadata, the number of chunks, and where their offsets begin."""
-    if len(view) < HEADER.size + SECTION.size:
-        raise CorruptError(f"a data file has {len(view)} bytes; its headers take 64")
-    magic, version, options, checksum, _, _, _, count, _ = HEADER.unpack_from(view)
-    if magic != MAGIC or version != VERSION:
-        raise FormatError(f"a data file begins with {magic!r}, version {version}; expected 3")
-    if options & METADATA == 0 or checksum != CRC32:
-        raise FormatError("a file of Bloscpack without the records of a table")
-    kind, _, digest, codec, _, size, room, stored, _ = SECTION.unpack_from(view, HEADER.size)
-    if kind != JSON_MAGIC or digest != CRC32 or codec not in (STORED, ZLIB):
-        raise FormatError(f"metadata of the kind {kind!r}, codec {codec}, checksum {digest}")
-    start = HEADER.size + SECTION.size
-    if view[HEADER.size : start] != _section(size, stored, codec):
-        raise FormatError("the header of the metadata has values that no table has")
-    end = start + room + DIGEST_BYTES
-    if not stored == room <= MAX_METADATA_BYTES or size > MAX_METADATA_BYTES or end > len(view):
-        raise CorruptError(f"metadata of {stored} bytes, {size} inflated, with room for {room}")
-    packed = bytes(view[start : start + stored])
-    if crc32(packed) != int.from_bytes(view[end - DIGEST_BYTES : end], "little"):
-        raise CorruptError("the metadata of a data file do not match their checksum")
-    text = packed
-    if codec == ZLIB:
-        inflater = zlib.decompressobj()
-        try:
-            text = inflater.decompress(packed, size)
-        except zlib.error as error:
-            raise CorruptError(f"the metadata of a data file: {error}") from None
-        if not inflater.eof or inflater.unused_data:
-            raise CorruptError("the metadata of a data file are no whole zlib stream")
-    if len(text) != size:
-        raise CorruptError(f"the metadata of a data file have {len(text)} bytes, not {size}")
+def _said(
+    text: bytes,
+) -> tuple[str, int, tuple[tuple[int, ...], ...], tuple[str, ...], Records]:
+    """Return what the metadata say: the fields of a file, with records that lack the chunks."""
+    if text.count(b",") > MAX_NUMBERS:
+        raise LimitError(f"the metadata of a data file have more than {MAX_NUMBERS} numbers")
     metadata = jsontext.loads(text, "the metadata of a data file")
     if not isinstance(metadata, dict):
         raise CorruptError("the metadata of a data file are an object")
-    if not 0 <= count * OFFSET.itemsize <= len(view) - end:
-        raise CorruptError(f"a data file of {len(view)} bytes claims {count} chunks")
-    return metadata, count, end
+    uuid = jsontext.text(metadata.get("uuid"), "a data file: uuid")
+    number = jsontext.number(metadata.get("number"), "a data file: number")
+    paths, dtypes = metadata.get("nodes"), metadata.get("dtypes")
+    if not isinstance(paths, list) or not isinstance(dtypes, list):
+        raise CorruptError("a data file: nodes and dtypes are lists")
+    nodes = tuple(jsontext.numbers(path, "a data file: a node") for path in paths)
+    texts = tuple(jsontext.text(dtype, "a data file: a dtype") for dtype in dtypes)
+    parts, streams, pages = (_array(metadata.get(name), name, *said) for name, said in SAID.items())
+    need(len(parts) == len(nodes) == len(texts), "parts of a data file")
+    words = _integers(metadata.get("words"), WORD, "words")
+    prefixes = _integers(metadata.get("prefixes"), BYTE, "prefixes")
+    bare = Records(len(parts), 1, parts, streams, np.zeros(0, CHUNK), pages, words, prefixes)
+    need(bare.first_stream[-1] == len(streams), "streams of a data file")
+    return uuid, number, nodes, texts, bare
 
 
-def _chunks(view: memoryview, count: int, at: int) -> tuple[Array, Array]:
-    """Return the record and the offset of each chunk, compared with its digest."""
-    offsets = np.frombuffer(view, OFFSET, count, at)
-    chunks = np.zeros(count, CHUNK)
-    begin = at + count * OFFSET.itemsize
+def _placed(bare: Records, number: int, chunks: Array, ends: Array) -> Records:
+    """Return the records of a file with the chunks, which begin and end at some bytes."""
+    parts, streams, count = bare.parts, bare.streams, len(chunks)
+    items = np.repeat(parts["rows"], parts["streams"]).astype(np.int64)
+    counts = np.where(streams["kind"] == PER_ITEM, items, bare.stream_chunks)
+    need((counts >= 0) & (counts <= count), "chunks of a data file")
+    need(counts.sum() == count, "chunks of a data file")
+    first = sums(counts)[bare.first_stream]
+    parts["file"], parts["offset"] = number, ends[first[:-1]]
+    parts["cbytes"] = ends[first[1:]] - ends[first[:-1]]
+    listed = np.repeat(streams["kind"] != PER_ITEM, counts)
+    return replace(bare, parts=parts, chunks=chunks[listed]).check()
+
+
+def _chunks(read: Read, count: int, at: int, size: int) -> tuple[Array, list[int], Array]:
+    """Return the record, the decompressed bytes and the offset of each chunk."""
+    offsets = np.frombuffer(read(at, OFFSET.itemsize * count), OFFSET)
+    chunks, decoded = np.zeros(count, CHUNK), []
+    begin = at + offsets.nbytes
     for number, offset in enumerate(offsets.tolist()):
         if offset != begin:
             raise CorruptError(f"chunk {number} begins at {offset}; expected {begin}")
-        size = ChunkHeader.decode(view[offset:]).ctbytes
-        begin = offset + size + DIGEST_BYTES
-        if size < CHUNK_HEADER.size or begin > len(view):
-            raise CorruptError(f"chunk {number} of {size} bytes at {offset} is cut")
-        crc = crc32(view[offset : offset + size])
-        if crc != int.from_bytes(view[offset + size : begin], "little"):
-            raise CorruptError(f"chunk {number} does not match its digest")
-        chunks[number] = (size, crc)
-    if begin != len(view):
-        raise CorruptError(f"a data file ends at {len(view)}; its last chunk at {begin}")
-    return chunks, offsets
+        header = ChunkHeader.decode(read(offset, CHUNK_HEADER.size))
+        begin = offset + header.ctbytes + DIGEST_BYTES
+        if header.ctbytes < CHUNK_HEADER.size or begin > size:
+            raise CorruptError(f"chunk {number} of {header.ctbytes} bytes at {offset} is cut")
+        if header.nbytes > min(header.ctbytes * MAX_RATIO, LARGE_CHUNK_BYTES):
+            raise CorruptError(f"chunk {number} claims {header.nbytes} bytes")
+        digest = read(begin - DIGEST_BYTES, DIGEST_BYTES)
+        chunks[number] = (header.ctbytes, int.from_bytes(digest, "little"))
+        decoded.append(header.nbytes)
+    if begin != size:
+        raise CorruptError(f"a data file ends at {size}; its last chunk at {begin}")
+    return chunks, decoded, offsets
 
 
 def _array(value: Json, name: str, kind: np.dtype, fields: list[str]) -> Array:

@@ -10,9 +10,11 @@ from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from blztable.errors import CorruptError, LimitError, check_encodes
-from blztable.format.header import MAX_LAYERS, MAX_NAME_BYTES
 from blztable.format.jsontext import Json
 
+# From the BLZ proposals: a name has at most 31 bytes.
+MAX_NAME_BYTES = 31
+MAX_LAYERS = 16
 FIXED = "fixed"
 VARIABLE = "variable"
 # Bytes of the fixed metalayers of an array, a table or a column, with their names.

@@ -15,7 +15,7 @@ import numpy as np
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
 from blztable.format.bounds import Order, summary
-from blztable.format.header import Buffer, crc32
+from blztable.format.checksums import Buffer, crc32
 from blztable.format.jsontext import Json
 from blztable.format.leaf import GROUP, MAX_LEVEL, Leaf, encode
 from blztable.format.records import PART, WORD, Array, Records, join

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from blztable.arrow.types import as_stored
 from blztable.columns.parts.decode import Part
 from blztable.columns.parts.encode import encode
-from blztable.columns.parts.physical import Form, physical, values_of, words_of
+from blztable.columns.parts.physical import (
+    Form,
+    dtype_text,
+    physical,
+    type_of_text,
+    values_of,
+    words_of,
+)
+from blztable.errors import FormatError
 from blztable.format.bounds import GREATEST, LEAST
 from blztable.format.records import CONSTANT, DICTIONARY, NAN_CODE, NUMBERS, PLAIN, SUM, VALUES
 from blztable.tuning import tuned
@@ -139,3 +147,20 @@ def test_words_compare_as_the_values_of_every_type_with_an_order():
         words = words_of(values, form)
         assert words[0] <= words[1] < words[2] < words[3], type_
     assert values_of(pa.array([True, False, True])[1:], physical(pa.bool_())).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("type_", FLAT, ids=str)
+def test_the_text_of_a_type_says_how_its_values_are_read(type_):
+    text = dtype_text(type_)
+    form, read_as = physical(type_), type_of_text(text) if text else pa.null()
+    if form.form in (Form.BYTES, Form.NOTHING):
+        assert text == ("" if form.form is Form.NOTHING else "str" if form.is_text else "bytes")
+    else:
+        assert physical(read_as).width == form.width
+        assert np.dtype(text).itemsize == form.width
+
+
+@pytest.mark.parametrize("text", ["O", "<i3", ">i4", "|V", "<M8", "<M8[D]", "lengths", "i8 ", ""])
+def test_a_text_of_no_type_is_refused(text):
+    with pytest.raises(FormatError):
+        type_of_text(text)

@@ -7,7 +7,7 @@ import pytest
 from blztable.errors import BlzError
 from blztable.format.chunk import EMPTY_CHUNK
 from blztable.format.data_file import DataFile
-from blztable.format.header import crc32
+from blztable.format.checksums import crc32
 from blztable.format.records import (
     CHUNK,
     CONSTANT,
@@ -78,7 +78,7 @@ def file_of(*parts):
     """Return the bytes of a data file with parts, and its records as the facts have them."""
     nodes = tuple((number,) for number in range(len(parts)))
     chunks = [chunk for _, some in parts for chunk in some]
-    file = DataFile(UUID, 7, nodes, stack([records for records, _ in parts]))
+    file = DataFile(UUID, 7, nodes, ("<i8",) * len(parts), stack([records for records, _ in parts]))
     front, records = file.encode(chunks)
     body = b"".join(chunk + crc32(chunk).to_bytes(4, "little") for chunk in chunks)
     return front + body, records
@@ -98,6 +98,7 @@ def test_the_records_come_back_from_the_file_alone(parts):
     data, records = file_of(*parts)
     read = DataFile.decode(data)
     assert (read.uuid, read.number, len(read.nodes)) == (UUID, 7, len(parts))
+    assert read.dtypes == ("<i8",) * len(parts)
     for one, other in zip(read.records.arrays, records.arrays, strict=True):
         assert np.array_equal(one, other)
 

@@ -17,7 +17,7 @@ from blztable.format.chunk import (
     ChunkHeader,
     decompress_into,
 )
-from blztable.format.header import Checksum
+from blztable.format.checksums import Checksum
 
 
 class ByteSource(Protocol):

@@ -1,4 +1,4 @@
-"""Files of Bloscpack 1, 2 and 3, of the proposals, and parts of tables: bytes, maybe of an array.
+"""Files of Bloscpack 1, 2 and 3, and of the proposals: bytes, maybe of an array.
 
 Their chunks are read one after another, as Bloscpack does, or where their offsets say. The sizes
 come from the headers of the chunks, and must be those of the file's header and metadata.
@@ -15,24 +15,12 @@ import numpy as np
 from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.dtypes import dtype_of
 from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_json
-from blztable.block_terms import PLAIN
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
+from blztable.format.bloscpack import BLOSCPACK, EXTENDED, ITEM_ENDS, OFFSETS, UNKNOWN, Header
+from blztable.format.checksums import CHECKSUMS
 from blztable.format.chunk import CHUNK_HEADER, LARGE_CHUNK_BYTES, MAX_RATIO, ChunkHeader
-from blztable.format.header import (
-    BLOSCPACK,
-    CHECKSUMS,
-    EXTENDED,
-    HEAD_MAGIC,
-    ITEM_ENDS,
-    OFFSETS,
-    TRAILER_FOOT,
-    UNKNOWN,
-    ArrayHeader,
-    Trailer,
-)
 from blztable.format.jsontext import Json
-from blztable.format.metadata import BlockInfo
 
 _BYTES = np.dtype(np.uint8)
 # The keys of the metadata that describe an array.
@@ -69,20 +57,18 @@ class Foreign:
     attrs: dict[str, Json]
 
 
-def read_foreign(source: ByteSource, header: ArrayHeader, metadata: Json, at: int) -> Foreign:
+def read_foreign(source: ByteSource, header: Header, metadata: Json, at: int) -> Foreign:
     """Find all chunks of a file whose header and metadata end at a position."""
     offsets, at = _offsets(source, header, at)
     checksum = CHECKSUMS[header.checksum]
     found, lengths, sizes = _walk(source, header, checksum.size, offsets, at)
     _check_sizes(header, sizes)
     starts = np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
-    end = found[-1] + lengths[-1] + checksum.size if found else at
-    digests = _digests(source, end, at, len(found), checksum.size)
-    chunks = Chunks(source, checksum, found, lengths, None, digests)
+    chunks = Chunks(source, checksum, found, lengths)
     return _described(header, metadata, chunks, starts)
 
 
-def _offsets(source: ByteSource, header: ArrayHeader, at: int) -> tuple[list[int], int]:
+def _offsets(source: ByteSource, header: Header, at: int) -> tuple[list[int], int]:
     """Return the offsets, empty if one is not known, and where the chunks may begin."""
     count = header.nchunks
     if not header.options & OFFSETS or count == UNKNOWN:
@@ -96,7 +82,7 @@ def _offsets(source: ByteSource, header: ArrayHeader, at: int) -> tuple[list[int
 
 
 def _walk(
-    source: ByteSource, header: ArrayHeader, digest_size: int, offsets: list[int], at: int
+    source: ByteSource, header: Header, digest_size: int, offsets: list[int], at: int
 ) -> tuple[list[int], list[int], list[int]]:
     """Return the position, the compressed and the uncompressed size of each chunk."""
     found: list[int] = []
@@ -105,7 +91,7 @@ def _walk(
     while len(found) != header.nchunks:
         number = len(found)
         position = offsets[number] if offsets else at
-        if header.nchunks == UNKNOWN and _is_end(source, position):
+        if header.nchunks == UNKNOWN and position == source.size:
             break
         if position < at:
             raise CorruptError(f"chunk {number} begins within what is before it")
@@ -124,11 +110,7 @@ def _walk(
     return found, lengths, sizes
 
 
-def _is_end(source: ByteSource, at: int) -> bool:
-    return at == source.size or source.read(at, len(HEAD_MAGIC)) == HEAD_MAGIC
-
-
-def _check_sizes(header: ArrayHeader, sizes: list[int]) -> None:
+def _check_sizes(header: Header, sizes: list[int]) -> None:
     """CorruptError unless the chunks have the sizes that the header states."""
     if header.options & ITEM_ENDS or not sizes:
         return
@@ -138,28 +120,13 @@ def _check_sizes(header: ArrayHeader, sizes: list[int]) -> None:
         raise CorruptError(f"the last chunk has {sizes[-1]} bytes; expected {header.last_chunk}")
 
 
-def _digests(
-    source: ByteSource, end: int, first: int, count: int, digest_size: int
-) -> bytes | None:
-    """Return the copy of the checksums in the trailer of a part of a table; None without one."""
-    if source.read(end, len(HEAD_MAGIC)) != HEAD_MAGIC:
-        return None
-    foot = source.read(source.size - TRAILER_FOOT.size, TRAILER_FOOT.size)
-    length = Trailer.length_before(foot)
-    if length != source.size - end:
-        raise CorruptError(f"a trailer of {length} bytes; the file has {source.size - end}")
-    trailer = Trailer.decode(source.read(0, first), source.read(end, length), count, digest_size)
-    return trailer.digests
-
-
-def _described(header: ArrayHeader, metadata: Json, chunks: Chunks, starts: np.ndarray) -> Foreign:
+def _described(header: Header, metadata: Json, chunks: Chunks, starts: np.ndarray) -> Foreign:
     """Return the array that the metadata describe; bytes if they describe none."""
     nbytes = int(starts[-1])
     version = header.version
     value: dict[str, Json] = metadata if isinstance(metadata, dict) else {"metadata": metadata}
     if version == EXTENDED and "streams" in value:
-        _check_part(value, len(chunks.offsets))
-        return Foreign(version, chunks, starts, _BYTES, (nbytes,), "C", False, {})
+        raise FormatError("a part of a table, written by an unreleased draft of the format")
     if version == EXTENDED and "chunkshape" in value:
         raise FormatError("the metadata describe a grid of chunks, but lack what reads it")
     if version == EXTENDED and value.get("dtype") == VARCHAR:
@@ -186,12 +153,3 @@ def _described(header: ArrayHeader, metadata: Json, chunks: Chunks, starts: np.n
 def _others(value: dict[str, Json]) -> dict[str, Json]:
     return {key: item for key, item in value.items() if key not in _DESCRIBED}
 
-
-def _check_part(value: dict[str, Json], count: int) -> None:
-    """FormatError unless a part of a table is one plain stream; its type is in the table."""
-    info = BlockInfo.decode(jsontext.dumps(value), count)
-    streams = dict(info.walk())
-    if len(streams) != 1 or info.encoding != PLAIN or any(s.encoding for s in streams.values()):
-        raise FormatError(
-            f"the file is a part of a table, with the streams {sorted(streams)}; open the table"
-        )

@@ -12,28 +12,25 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from blztable.arrays.files.info import OURS, ArrayInfo
-from blztable.arrays.files.section import (
+from blztable.errors import CorruptError, FormatError
+from blztable.format import jsontext
+from blztable.format.bloscpack import (
+    BLOSCPACK,
+    EXTENDED,
+    HEADER,
+    ITEM_ENDS,
     JSON_MAGIC,
+    METADATA,
+    OFFSETS,
+    UNFINISHED,
+    UNKNOWN,
+    Header,
     Read,
     decode_section,
     encode_section,
     section_length,
 )
-from blztable.errors import CorruptError, FormatError
-from blztable.format import jsontext
-from blztable.format.header import (
-    ARRAY_HEADER,
-    BLOSCPACK,
-    CHECKSUMS,
-    EXTENDED,
-    ITEM_ENDS,
-    METADATA,
-    OFFSETS,
-    UNFINISHED,
-    UNKNOWN,
-    ArrayHeader,
-    Checksum,
-)
+from blztable.format.checksums import ADLER32, CHECKSUMS, Checksum
 from blztable.format.jsontext import Json
 
 # The typesize of a header is one byte.
@@ -73,8 +70,8 @@ class Front:
     def length(self) -> int:
         """Return the number of bytes of the front."""
         is_genuine = self.version == BLOSCPACK
-        metadata = section_length(self.text_room) if is_genuine else self.text_room
-        return ARRAY_HEADER.size + metadata + 8 * self.info.room
+        metadata = section_length(self.text_room, ADLER32) if is_genuine else self.text_room
+        return HEADER.size + metadata + 8 * self.info.room
 
     def with_info(self, info: ArrayInfo) -> Self:
         """Return the front of the same length that has other metadata."""
@@ -82,10 +79,10 @@ class Front:
 
     def without_offsets(self) -> Self:
         """Return the front of the same length whose offsets are in the trailer."""
-        room = self.length - ARRAY_HEADER.size
+        room = self.length - HEADER.size
         return replace(self, version=EXTENDED, text_room=room, info=replace(self.info, room=0))
 
-    def header(self) -> ArrayHeader:
+    def header(self) -> Header:
         """Return the header of the finished array."""
         info = self.info
         options = METADATA | (OFFSETS if info.room else 0) | (ITEM_ENDS if info.items else 0)
@@ -101,7 +98,7 @@ class Front:
             nchunks = last = UNKNOWN
         is_genuine = self.version == BLOSCPACK
         tail = info.room - nchunks if is_genuine else self.text_room
-        return ArrayHeader(
+        return Header(
             self.version, options, self.checksum.id, info.typesize, size, last, nchunks, tail
         )
 
@@ -115,7 +112,7 @@ class Front:
         if not self.info.room:
             offsets = ()
         if self.version == BLOSCPACK:
-            metadata = encode_section(self.info.encode(), self.text_room)
+            metadata = encode_section(self.info.encode(), ADLER32, self.text_room)
         else:
             metadata = self.info.encode(self.text_room)
         room = self.info.room
@@ -124,7 +121,7 @@ class Front:
 
     @classmethod
     def decode(
-        cls, header: ArrayHeader, value: dict[str, Json], text_room: int, version: int
+        cls, header: Header, value: dict[str, Json], text_room: int, version: int
     ) -> Self:
         """Return the front with this header and these metadata; each is checked."""
         info = ArrayInfo.from_json(value)
@@ -137,7 +134,7 @@ class Front:
         return front
 
 
-def read_metadata(header: ArrayHeader, read: Read) -> tuple[int, Json, int, int]:
+def read_metadata(header: Header, read: Read) -> tuple[int, Json, int, int]:
     """Return the version, the metadata, the end of them and their room.
 
     An unfinished file does not say which version it will have; the metadata do.
@@ -148,8 +145,9 @@ def read_metadata(header: ArrayHeader, read: Read) -> tuple[int, Json, int, int]
     if version == UNFINISHED:
         version = BLOSCPACK if read(at, len(JSON_MAGIC)) == JSON_MAGIC else EXTENDED
     if version == BLOSCPACK:
-        return version, *decode_section(read, at)
-    text = read(at, header.tail)
+        text, section = decode_section(read, at)
+        return version, jsontext.loads(text, "the metadata"), at + section.length, section.room
+    text = bytes(read(at, header.tail))
     if len(text) < header.tail:
         raise CorruptError("the file ends within its metadata")
     return version, jsontext.loads(text, "the metadata"), at + header.tail, header.tail
@@ -160,7 +158,7 @@ def is_ours(value: Json) -> bool:
     return isinstance(value, dict) and isinstance(value.get(OURS), dict)
 
 
-def own_front(header: ArrayHeader, read: Read) -> Front:
+def own_front(header: Header, read: Read) -> Front:
     """Return the front of an array of ours; FormatError if it is not one."""
     version, value, _, room = read_metadata(header, read)
     if not is_ours(value):

@@ -16,8 +16,8 @@ from blztable.arrays.files.dtypes import dtype_of, text_of
 from blztable.arrays.files.grid import Grid
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
+from blztable.format.bloscpack import MAX_CHUNKS
 from blztable.format.chunk import LARGE_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
-from blztable.format.header import MAX_CHUNKS
 from blztable.format.jsontext import Json
 
 # Objects of variable length: the dtype of the proposals, and what an item is.

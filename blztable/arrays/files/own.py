@@ -12,19 +12,13 @@ from typing import Self
 from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.front import Front, own_front
 from blztable.arrays.files.info import ArrayInfo, shape_of_json
+from blztable.arrays.files.trailer import HEAD_MAGIC, TRAILER_FOOT, Layer, Trailer
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
+from blztable.format.bloscpack import UNFINISHED, Header
 from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
-from blztable.format.header import (
-    HEAD_MAGIC,
-    MAX_LAYERS,
-    TRAILER_FOOT,
-    UNFINISHED,
-    ArrayHeader,
-    Layer,
-    Trailer,
-)
 from blztable.format.jsontext import Json
+from blztable.format.metalayers import MAX_LAYERS
 
 OFFSET = struct.Struct("<q")
 # The layers of the trailer that are not the user's.
@@ -60,7 +54,7 @@ class Own:
     attrs: dict[str, Json] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, source: ByteSource, header: ArrayHeader) -> Self:
+    def read(cls, source: ByteSource, header: Header) -> Self:
         """Read front and trailer; CorruptError unless they belong together."""
         front = own_front(header, source.read)
         if header.version == UNFINISHED:
@@ -92,7 +86,7 @@ class Own:
         return cls(front, offsets, at, digests, layers, attrs)
 
     @classmethod
-    def recovered(cls, source: ByteSource, header: ArrayHeader) -> Self:
+    def recovered(cls, source: ByteSource, header: Header) -> Self:
         """Return the array of the whole chunks of a file that was never finished."""
         front = own_front(header, source.read)
         first = source.read(0, front.length)

@@ -5,6 +5,7 @@ encodings.
 """
 
 import enum
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import bytes_of, mask_of, numbers_in, stored_type
+from blztable.errors import FormatError
 from blztable.format.bounds import LEAST, Order, words_of_floats, words_of_integers
 from blztable.format.records import WORD, Array
 
@@ -69,6 +71,12 @@ _BYTES = {
     pa.lib.Type_LARGE_BINARY: 8,
 }
 _TEXT = {pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING}
+# What the values of a part are, beside the texts of numpy dtypes.
+STR, BYTES, LENGTHS = "str", "bytes", "lengths"
+_TYPES_OF_ITEMS = {STR: pa.large_string(), BYTES: pa.large_binary()}
+_DTYPE = re.compile(
+    r"\|[iu]1|<[iu][248]|<f[248]|\|b1|\|V\d{1,9}|<M8\[(?:s|ms|us|ns)\]|<m8\[(?:s|ms|us|ns)\]"
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,49 @@ def physical(type_: pa.DataType) -> Physical:
     if pa.types.is_null(stored) or pa.types.is_struct(stored):
         return Physical(Form.NOTHING, 0)
     return Physical(Form.OPAQUE, stored.bit_width // 8)
+
+
+@lru_cache(maxsize=256)
+def dtype_text(type_: pa.DataType) -> str:
+    """Return what the values of a node are, for readers of its data file alone.
+
+    The text of a numpy dtype, `str` or `bytes`, `lengths` of items in a child, or nothing. A
+    dictionary has those of its values, or of its codes if the values are nested.
+    """
+    if pa.types.is_dictionary(type_):
+        is_nested = pa.types.is_nested(type_.value_type)
+        return dtype_text(type_.index_type if is_nested else type_.value_type)
+    if pa.types.is_nested(type_):
+        if pa.types.is_union(type_):
+            return "|i1"
+        is_row = pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_)
+        return "" if is_row else LENGTHS
+    form = physical(type_)
+    if form.form is Form.BYTES:
+        return STR if form.is_text else BYTES
+    if form.form is Form.NOTHING:
+        return ""
+    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
+        return f"<{'M' if pa.types.is_timestamp(type_) else 'm'}8[{type_.unit}]"
+    if pa.types.is_date64(type_):
+        return "<M8[ms]"
+    if form.form is Form.BOOL:
+        return "|b1"
+    return f"|V{form.width}" if form.dtype is None else form.dtype.str
+
+
+def type_of_text(text: str) -> pa.DataType:
+    """Return the type that values of a part are read as, by their text; FormatError for another.
+
+    Wide decimals are `|V` too.
+    """
+    if text in _TYPES_OF_ITEMS:
+        return _TYPES_OF_ITEMS[text]
+    if not _DTYPE.fullmatch(text):
+        raise FormatError(f"values of the kind {text[:40]!r}")
+    if text.startswith("|V"):
+        return pa.binary(int(text[2:]))
+    return pa.from_numpy_dtype(np.dtype(text))
 
 
 def validity_of(array: pa.Array) -> Array | None:
