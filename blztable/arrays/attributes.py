@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
 
-from blztable.errors import LimitError
 from blztable.arrays.files.trailer import MAX_LAYER_BYTES
+from blztable.errors import LimitError
 from blztable.format import jsontext
 
 

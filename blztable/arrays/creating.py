@@ -19,8 +19,8 @@ from blztable.arrays.files.info import BYTES, MAX_DIGITS, MAX_DIMENSIONS, STR, A
 from blztable.errors import CorruptError, FormatError, SchemaError
 from blztable.format import jsontext
 from blztable.format.bloscpack import BLOSCPACK, EXTENDED, MAX_CHUNKS
-from blztable.format.chunk import LARGE_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.checksums import BY_NAME
+from blztable.format.chunk import LARGE_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS, Compression
 from blztable.format.jsontext import Json
 
 # The size of a chunk that no `chunk_shape` decides.

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from blztable.errors import BlzError
+from blztable.format.checksums import crc32
 from blztable.format.chunk import EMPTY_CHUNK
 from blztable.format.data_file import DataFile
-from blztable.format.checksums import crc32
 from blztable.format.records import (
     CHUNK,
     CONSTANT,

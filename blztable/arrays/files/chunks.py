@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from blztable.errors import CorruptError
+from blztable.format.checksums import Checksum
 from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
@@ -17,7 +18,6 @@ from blztable.format.chunk import (
     ChunkHeader,
     decompress_into,
 )
-from blztable.format.checksums import Checksum
 
 
 class ByteSource(Protocol):

@@ -16,7 +16,6 @@ from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.dtypes import dtype_of
 from blztable.arrays.files.info import NUMPY, VARCHAR, order_of_json, shape_of_json
 from blztable.errors import CorruptError, FormatError
-from blztable.format import jsontext
 from blztable.format.bloscpack import BLOSCPACK, EXTENDED, ITEM_ENDS, OFFSETS, UNKNOWN, Header
 from blztable.format.checksums import CHECKSUMS
 from blztable.format.chunk import CHUNK_HEADER, LARGE_CHUNK_BYTES, MAX_RATIO, ChunkHeader
@@ -152,4 +151,3 @@ def _described(header: Header, metadata: Json, chunks: Chunks, starts: np.ndarra
 
 def _others(value: dict[str, Json]) -> dict[str, Json]:
     return {key: item for key, item in value.items() if key not in _DESCRIBED}
-

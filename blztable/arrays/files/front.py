@@ -120,9 +120,7 @@ class Front:
         return header.encode() + metadata + struct.pack(f"<{room}q", *padded)
 
     @classmethod
-    def decode(
-        cls, header: Header, value: dict[str, Json], text_room: int, version: int
-    ) -> Self:
+    def decode(cls, header: Header, value: dict[str, Json], text_room: int, version: int) -> Self:
         """Return the front with this header and these metadata; each is checked."""
         info = ArrayInfo.from_json(value)
         is_stream = bool(header.nchunks == UNKNOWN and header.version != UNFINISHED)

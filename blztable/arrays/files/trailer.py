@@ -55,9 +55,7 @@ class Layer:
         if self.codec == ZLIB:
             return inflated(self.stored, self.nbytes, "a metalayer")
         if len(self.stored) != self.nbytes:
-            raise CorruptError(
-                f"a metalayer has {len(self.stored)} bytes; expected {self.nbytes}"
-            )
+            raise CorruptError(f"a metalayer has {len(self.stored)} bytes; expected {self.nbytes}")
         return self.stored
 
 
