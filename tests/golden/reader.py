@@ -1,20 +1,16 @@
-"""A reader of tables of format version 1, written from docs/format.md and nothing else.
+"""A reader of tables and arrays of format version 1, written from docs/format.md and
+docs/format-array.md and nothing else.
 
 It imports nothing of blztable, so any program can do the same. It needs numpy, python-blosc for the
 chunks, and pyarrow for the schema message. A column comes back as a list with one entry a row: the
 bytes of the value, or None for a null; a row of a dictionary column is the value of its code. A row
 of a nested type is a tuple (struct), a list (of tuples for a map), or a pair of a type code and a
-value (union); a row of a run is its value. Every
-check that the page demands of a reader is made here, in the order of the page, before anything is
-decompressed. A broken rule raises `Refused`.
+value (union); a row of a run is its value. Every check that the page demands of a reader is made
+here. A broken rule raises `Refused`.
 
-The reader reads whole columns, one after the other, and each file in one call. It is written to be
-read, not to be fast.
+The reader reads whole columns, one after the other. It is written to be read, not to be fast.
 """
 
-import base64
-import binascii
-import hashlib
 import json
 import os
 import re
@@ -22,8 +18,9 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate, islice, pairwise
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,79 +30,75 @@ import pyarrow as pa
 
 Row = Any
 
-MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS = 64 << 20, 64, 1 << 20
+MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS, MAX_MEMBERS = 64 << 20, 64, 1 << 20, 1 << 20
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
-MAX_CHUNK_BYTES, MAX_RATIO, MAX_CHUNKS = 8 << 20, 1 << 15, 2 << 20
-PACKINGS, MAX_ITEM_CHUNK_BYTES = ("packed", "per_item"), 256 << 20
-MAX_METADATA_BYTES, MAX_LAYERS, MAX_LAYER_BYTES = 16 << 20, 16, 16 << 20
-MAX_MADE_BYTES, MAX_ITEM_BYTES = 64 << 20, 1 << 18
-MAX_VALUE_BYTES = 1 << 16
-MAX_BOUND_BYTES, NO_BOUND, MAX_WIDTH = 64, 255, (1 << 28) - 1
-MAX_DELETED = 1 << 20
+MAX_CHUNK_BYTES, MAX_ITEM_BYTES, MAX_RATIO = 8 << 20, 256 << 20, 1 << 15
+MAX_STREAM_BYTES, MAX_ROWS, MAX_OFFSET = 1 << 44, 1 << 40, 1 << 48
+MAX_LEVEL, MAX_COLUMNS, MAX_ENTRIES, MAX_DEPTH_OF_TYPE = 7, 1 << 20, 1 << 20, 32
+MAX_ITEMS, MAX_VALUES, MAX_WIDTH = 1 << 16, (1 << 31) - 1, (1 << 28) - 1
+MANY = (1 << 32) - 1
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 
-FILE_HEADER = struct.Struct("<4sBBBBiiqII")
+MANIFEST, SECTION = struct.Struct("<8sII"), struct.Struct("<QII")
+LEAF, INDEX = struct.Struct("<8sIIII"), struct.Struct("<Q6I")
 CHUNK_HEADER = struct.Struct("<BBBBIII")
-TRAILER_HEAD = struct.Struct("<8sHHIQ")
-LAYER_HEAD = struct.Struct("<BBHII")
-TRAILER_FOOT = struct.Struct("<II8s")
-ENTRY = struct.Struct("<6Iq")
+GROUP = np.dtype([(name, "<u8") for name in ("rows", "stored", "changed", "file")]
+                 + [(name, "<u4") for name in ("size", "crc", "groups", "deleted")])
+PART = np.dtype([(name, "<u8") for name in ("file", "offset", "rows", "nbytes", "cbytes")]
+                + [(name, "u1") for name in ("streams", "page", "flags", "prefix")]
+                + [("pages", "<u4")])
+STREAM = np.dtype([("nbytes", "<u8"), ("chunk", "<u4"), ("words", "<u4")]
+                  + [(n, "u1") for n in ("name", "kind", "flags", "power", "width", "typesize")]
+                  + [("exceptions", "<u2")])
+CHUNK = np.dtype([("size", "<u4"), ("crc", "<u4")])
+PAGE = np.dtype([("min", "<i8"), ("max", "<i8"), ("nulls", "<u4"), ("nans", "<u4")])
+
+VALID, VALUES, LENGTHS, ITEMS_VALID, ITEMS_LENGTHS, ITEMS_VALUES = range(6)
+PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
+SUM, TIMES, NAN_CODE, UNSORTED = 1, 2, 4, 8
+NAN_IS_NULL, EXACT, ITEM_CHUNKS = 1, 2, 4
+FEATURES = {"bundles", "deletions", "nan_is_null", "nested", "per_item", "tags"}
+EMPTY_CHUNK = bytes.fromhex("02011301000000000100000010000000")
 
 HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("format", "uuid", "commit", "writer", "time", "operation", "schema"), str),
-    **dict.fromkeys(("format_version", "version", "parent", "next_column", "rows"), int),
-    **dict.fromkeys(("row_groups", "commit_ids", "history", "requires"), list),
-    **dict.fromkeys(("fields", "properties", "attributes", "columns"), dict),
+    **dict.fromkeys(("format", "uuid", "commit", "writer", "time", "operation"), str),
+    **dict.fromkeys(("format_version", "version", "parent", "rows", "next_column"), int),
+    **dict.fromkeys(("ids", "commit_ids", "history", "requires"), list),
+    **dict.fromkeys(("did", "properties", "attributes"), dict),
+    "next_file": int,
     "durable": bool,
     "pandas": (dict, type(None)),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-BUNDLE_FACTS = ("k", "cbytes", "front_length", "trailer_length", "crc")
-FACTS = ("k", "at", "rows", "page_rows", "cbytes", "front_length", "trailer_length", "crc")
-
-CHECKSUMS = {
-    1: lambda data: struct.pack("<I", zlib.adler32(data)),
-    2: lambda data: struct.pack("<I", zlib.crc32(data)),
-    **{
-        number: lambda data, name=name: hashlib.new(name, data).digest()
-        for number, name in enumerate(("md5", "sha1", "sha224", "sha256", "sha384", "sha512"), 3)
-    },
-}
 
 
 class Refused(Exception):
     """Bytes that no table of format version 1 has."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """The stated facts of the rows of a row group, or of one of its pages."""
-
-    nulls: int
-    nans: int
-    lowest: Row
-    highest: Row
+def need(condition: Any, expected: str) -> None:
+    """Raise `Refused` unless the rule holds."""
+    if not condition:
+        refuse(expected)
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A metalayer as it is stored."""
+def refuse(expected: str) -> NoReturn:
+    """Raise `Refused` with the broken rule."""
+    raise Refused(f"expected {expected}")
 
-    codec: int
-    nbytes: int
-    stored: bytes
+
+# A version
 
 
 @dataclass(frozen=True)
 class Column:
-    """The rows of a column, its line, and the metalayers of each part to skip rows by.
+    """The rows of a column, and its nodes in pre-order: their type, their parts, their stored rows.
 
-    `nodes` has the stored rows of each node, in pre-order, and their type.
+    The rows of a node are those that its records count: a list has its length, or ~n if it is null.
     """
 
     rows: list[Row]
-    line: dict[str, Any]
-    layers: list[dict[str, Layer]]
-    nodes: list[tuple[pa.DataType, "Column"]]
+    nodes: list[tuple[pa.DataType, list["Part"], list[Row]]]
 
 
 @dataclass(frozen=True)
@@ -115,73 +108,52 @@ class Version:
     head: dict[str, Any]
     schema: pa.Schema
     columns: list[Column]
+    leaves: list["Leaf"]
 
 
 def versions(root: Path) -> list[int]:
     """Return the versions of a table, ascending."""
-    names = [path.name for path in (root / "meta" / "manifest").iterdir()]
+    names = store_of(root).names("meta/manifest")
     return sorted(int(name) for name in names if re.fullmatch(r"[0-9]{20}", name) and int(name))
 
 
 def read(root: Path, number: int | None = None) -> Version:
-    """Return a version (default: the newest) of the table in this directory."""
+    """Return a version (default: the newest) of the table in this directory or file."""
+    store = store_of(root)
     number = max(versions(root)) if number is None else number
-    data = contents(root, "meta", "manifest", f"{number:020d}")
-    first, sha, rest = (*data.split(b"\n", 2), b"", b"")[:3]
-    need(hashlib.sha256(first).hexdigest().encode() == sha, "the head's sha256")
-    head = checked_head(parsed(first), number)
-    schema = pa.ipc.read_schema(pa.py_buffer(unbase64(head["schema"])))
-    index = head["columns"]
-    need(isinstance(index.get("path"), list), "paths")
-    paths = [path_of(one) for one in index["path"]]
-    need(len(set(paths)) == len(paths), "no column twice")
-    is_flat = all(len(path) == 1 for path in paths)
-    need(is_flat or "nested" in head["requires"], "a feature for nodes")
-    for key in ("next_k", "nbytes", "cbytes"):
-        array(index, key, len(paths))
-    need(0 not in index["next_k"], "numbers of files from 1")
-    offsets, lengths = (array(index, key, len(paths)) for key in ("offset", "length"))
-    ends = list(accumulate((length + 1 for length in lengths), initial=0))
-    need(offsets == ends[:-1], "lines one behind the other")
-    digests = unbase64(index.get("sha256"))
-    need(len(digests) == 32 * len(paths), "a sha256 a line")
-    lines = []
-    for place, path in enumerate(paths):
-        line = rest[offsets[place] : ends[place + 1]]
-        need(line[-1:] == b"\n", "a line that ends with a line feed")
-        digest = hashlib.sha256(line[:-1]).digest()
-        need(digest == digests[32 * place : 32 * place + 32], "a line's sha256")
-        lines.append((path, parsed(line[:-1])))
-    nodes = iter(lines)
-    deleted = deleted_rows(head)
-    both = zip(head["row_groups"], deleted, strict=True)
-    head["stored_rows"] = [rows + len(gone) for rows, gone in both]
-    columns = [column(root, arrow, nodes, head, (), head["stored_rows"]) for arrow in schema]
-    need(next(nodes, None) is None, "no column that the schema does not have")
-    firsts = accumulate(head["stored_rows"], initial=0)
-    gone = {first + row for first, rows in zip(firsts, deleted, strict=False) for row in rows}
-    if gone:
-        columns = [
-            replace(one, rows=[value for row, value in enumerate(one.rows) if row not in gone])
-            for one in columns
-        ]
-    return Version(head, schema, columns)
+    head, schema, tails = manifest(store.get(f"meta/manifest/{number:020d}"), number)
+    return rows_of_version(store, head, schema, tails)
 
 
-def deleted_rows(head: dict[str, Any]) -> list[list[int]]:
-    """Return the deleted rows of each row group, as numbers of its stored rows."""
-    groups, entry = head["row_groups"], head.setdefault("deleted", {})
-    need(isinstance(entry, dict), "an object of deleted rows")
-    counts = array({"rows": [0] * len(groups)} | entry, "rows", len(groups))
-    need(not any(counts) or "deletions" in head["requires"], "a feature for deleted rows")
-    need(sum(counts) <= MAX_DELETED, "not too many deleted rows")
-    data = inflated(Layer(1, 4 * sum(counts), unbase64(entry.get("gaps")))) if entry else b""
-    gaps = iter(struct.unpack(f"<{sum(counts)}I", data))
-    found = [list(accumulate(islice(gaps, count))) for count in counts]
-    for rows, gone in zip(groups, found, strict=True):
-        need(len(set(gone)) == len(gone), "no row deleted twice")
-        need(not gone or gone[-1] < rows + len(gone) < 1 << 32, "deleted rows that are stored")
-    return found
+def manifest(data: bytes, number: int) -> tuple[dict[str, Any], pa.Schema, list["Leaf"]]:
+    """Return the head, the schema and the tails of a manifest."""
+    need(len(data) >= MANIFEST.size, "a manifest")
+    magic, version, count = MANIFEST.unpack_from(data)
+    need(magic == b"blztable" and version == 1, "a manifest of format 1")
+    need(3 <= count <= 9, "3 to 9 sections")
+    end = MANIFEST.size + count * SECTION.size
+    need(len(data) >= end + 8, "a table of sections")
+    need(struct.unpack_from("<II", data, end) == (zlib.crc32(data[:end]), 0), "the crc32 of it")
+    sections, at = [], end + 8
+    for entry in range(count):
+        offset, size, crc = SECTION.unpack_from(data, MANIFEST.size + entry * SECTION.size)
+        stop = at + size + -size % 8
+        need(offset == at and stop <= len(data), "sections one behind the other")
+        section = data[at : at + size]
+        need(not any(data[at + size : stop]), "zeros behind a section")
+        need(crc == (zlib.crc32(section) if entry < 2 else 0), "the crc32 of a section")
+        sections.append(section)
+        at = stop
+    need(at == len(data), "a manifest of the size of its sections")
+    head = checked_head(parsed(sections[0]), number)
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(sections[1]))
+    except (pa.ArrowInvalid, OSError):
+        refuse("an Arrow schema")
+    tails = [Leaf(section) for section in sections[2:]]
+    need([leaf.level for leaf in tails] == list(range(len(tails))), "tails of all levels")
+    need(len({leaf.columns for leaf in tails}) == 1, "tails of the same columns")
+    return head, schema, tails
 
 
 def checked_head(head: Any, number: int) -> dict[str, Any]:
@@ -191,264 +163,399 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         need(key in head and isinstance(head[key], kind), f"a key {key!r} of the head")
         if kind is int:
             whole(head[key])
-    need(head["format_version"] == 1, "format version 1")
-    known = {"bundles", "deletions", "nan_is_null", "nested", "per_item", "tags"}
-    need(set(map(str, head["requires"])) <= known, "no features that are not known")
-    need(head["version"] == number, "the manifest of this version")
-    groups = array(head, "row_groups")
-    need(0 not in groups and sum(groups) == head["rows"], "row groups that add up to the rows")
-    head.setdefault("next_bundle", 1)
-    need(whole(head["next_bundle"]) > 0, "a number of the next bundle")
-    head.setdefault("bundles", {key: [0] * len(groups) for key in BUNDLE_FACTS})
-    need(isinstance(head["bundles"], dict), "bundles")
-    arrays = {key: array(head["bundles"], key, len(groups)) for key in BUNDLE_FACTS}
-    files = [k for k in arrays["k"] if k]
-    need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no bundle twice")
-    need(not files or "bundles" in head["requires"], "a feature for the bundles")
-    tags = head.setdefault("tags", {})
+    need(head["format_version"] == 1 and head["version"] == number, "this version of format 1")
+    need(set(map(str, head["requires"])) <= FEATURES, "no features that are not known")
+    tags = head.get("tags", {})
     need(isinstance(tags, dict) and (not tags or "tags" in head["requires"]), "a feature for tags")
     for name, tagged in tags.items():
         need(0 < len(name) <= 255 and name.isprintable() and not name.isdecimal(), "a tag's name")
         need(0 < whole(tagged) < number, "a tag of an older version")
-    names, types = head["fields"].get("name"), head["fields"].get("type")
-    need(isinstance(names, list) and isinstance(types, list), "fields")
-    need(len(names) == len(types) and set(map(type, names + types)) <= {str}, "names and types")
     for pair in head["commit_ids"] + head["history"]:
         need(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str), "a pair")
         whole(pair[1])
     times = [head["time"], *(pair[0] for pair in head["history"])]
     need(all(map(TIME.fullmatch, times)), "times of the one form")
+    need(all(whole(one) < head["next_column"] for one in head["ids"]), "ids below the next one")
     return head
 
 
-# Columns
+def rows_of_version(
+    store: Any, head: dict[str, Any], schema: pa.Schema, tails: list["Leaf"]
+) -> Version:
+    """Return a version whose columns are read."""
+    types = [storage(one.type) for one in schema]
+    nodes = [node for type_ in types for node in nodes_of(type_)]
+    need(len(nodes) == len(head["ids"]) == tails[0].columns, "an id for each node")
+    need(len(nodes) == len(types) or "nested" in head["requires"], "a feature for nodes")
+    paths: list[tuple[int, ...]] = []
+    above: list[int] = []
+    for one, (depth, _, _) in zip(head["ids"], nodes, strict=True):
+        need(depth <= MAX_DEPTH_OF_TYPE, "a type that is not too deep")
+        above = [*above[:depth], one]
+        paths.append(tuple(above))
+    need(len(set(paths)) == len(paths), "no node twice")
+    leaves = [leaf for tail in reversed(tails) for leaf in below(store, tail)]
+    groups = [group for leaf in leaves for group in leaf.groups]
+    need(sum(int(group["rows"]) for group in groups) == head["rows"], "the rows of the head")
+    deleted = [gone for leaf in leaves for gone in leaf.deleted()]
+    need(not any(deleted) or "deletions" in head["requires"], "a feature for deleted rows")
+    firsts = accumulate((int(group["stored"]) for group in groups), initial=0)
+    gone = {first + row for first, rows in zip(firsts, deleted, strict=False) for row in rows}
+    numbers = iter(range(len(nodes)))
+    reader = Nodes(store, head, leaves, groups, paths)
+    columns = []
+    for type_ in types:
+        column = reader.column(type_, numbers, [int(group["stored"]) for group in groups])
+        rows = column.rows
+        kept = [value for row, value in enumerate(rows) if row not in gone] if gone else rows
+        columns.append(Column(kept, column.nodes))
+    return Version(head, schema, columns, leaves)
 
 
-@dataclass(frozen=True)
+def below(store: Any, leaf: "Leaf") -> Iterator["Leaf"]:
+    """Yield the leaves of level 0 that a leaf leads to, in the order of the rows."""
+    if leaf.level == 0:
+        yield leaf
+        return
+    for number, group in enumerate(leaf.groups):
+        data = store.get(f"meta/leaf/{group['file']:020d}")
+        child = Leaf(data)
+        need(len(data) == group["size"] and child.crc == group["crc"], "the leaf of the group")
+        need(child.level == leaf.level - 1 and child.columns == leaf.columns, "the level below")
+        for name in ("rows", "stored", "groups"):
+            need(child.groups[name].sum() == group[name], "sums of the leaf below")
+        yield from below(store, child)
+
+
+# Leaves
+
+
+@dataclass
+class Part:
+    """The records of one node in one row group."""
+
+    record: Any
+    streams: dict[int, "Stream"]
+    pages: Any
+    prefix: bytes
+    group: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self.record["rows"])
+
+
+@dataclass
 class Stream:
-    """A stream of a type; `bits` for each row, None if they vary."""
+    """A stream: its record, its words, the records of its chunks, and its bytes once decoded."""
 
-    name: str
-    dtype: str
-    typesize: int
-    bits: int | None
+    record: Any
+    words: Any
+    chunks: Any
+    data: bytes = b""
+    sizes: list[int] = field(default_factory=list)
 
-    def nbytes(self, rows: int) -> int:
-        """Return the bytes of `rows` rows."""
-        assert self.bits is not None
-        return -(-rows * self.bits // 8)
+    def __getattr__(self, name: str) -> int:
+        return int(self.record[name])
 
 
-VALID = Stream("valid", "bitmap", 1, 1)
-FIXED = (
-    ("<i1", pa.types.is_int8),
-    ("<u1", pa.types.is_uint8),
-    ("<i2", pa.types.is_int16),
-    ("<u2", pa.types.is_uint16),
-    ("<f2", pa.types.is_float16),
-    ("<i4", pa.types.is_int32, pa.types.is_decimal32, pa.types.is_date32, pa.types.is_time32),
-    ("<u4", pa.types.is_uint32),
-    ("<f4", pa.types.is_float32),
-    ("<i8", pa.types.is_int64, pa.types.is_decimal64, pa.types.is_date64, pa.types.is_time64),
-    ("<i8", pa.types.is_timestamp, pa.types.is_duration),
-    ("<u8", pa.types.is_uint64),
-    ("<f8", pa.types.is_float64),
-    ("|V16", pa.types.is_decimal128, pa.types.is_interval),
-    ("|V32", pa.types.is_decimal256),
-)
-NARROW = (pa.string(), pa.binary())
-WIDE = (pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view())
+class Leaf:
+    """A leaf whose header and index are checked."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        need(len(data) >= LEAF.size, "a leaf")
+        magic, self.level, self.entries, self.columns, self.crc = LEAF.unpack_from(data)
+        need(magic == b"blz-leaf" and self.level <= MAX_LEVEL, "a leaf")
+        need(self.columns <= MAX_COLUMNS and self.entries <= MAX_ENTRIES, "a leaf in its limits")
+        self.end = LEAF.size + (self.columns + 1) * INDEX.size
+        need(len(data) >= self.end, "an index")
+        need(zlib.crc32(data[:20] + data[LEAF.size : self.end]) == self.crc, "the crc of an index")
+        self.index = list(INDEX.iter_unpack(data[LEAF.size : self.end]))
+        self.slices, at = [], self.end
+        need(self.index[0][2:5] == (0, 0, 0) and self.index[0][6] == 0, "words alone")
+        for offset, _, streams, chunks, pages, words, prefixes in self.index:
+            size = 48 * self.entries + 24 * streams + 8 * chunks + 24 * pages + 8 * words
+            size += prefixes + -prefixes % 8
+            need(offset == at, "slices one behind the other")
+            self.slices.append((at, at + size))
+            at += size
+        need(at == len(data), "slices that fill the leaf")
+        self.groups = self._groups()
+
+    def slice(self, number: int) -> bytes:
+        """Return a slice, compared with its checksum."""
+        start, stop = self.slices[number]
+        data = self.data[start:stop]
+        need(zlib.crc32(data) == self.index[number][1], "the crc32 of a slice")
+        return data
+
+    def _groups(self) -> Any:
+        groups = np.frombuffer(self.slice(0), GROUP, self.entries)
+        need((groups["rows"] > 0).all() and (groups["stored"] < MAX_ROWS).all(), "rows of groups")
+        need((groups["rows"] <= groups["stored"]).all(), "rows that are stored")
+        if self.level:
+            need((groups["file"] > 0).all() and (groups["groups"] > 0).all(), "leaves below")
+        else:
+            need((groups["groups"] == 1).all() and not groups["size"].any(), "row groups")
+        return groups
+
+    def deleted(self) -> list[list[int]]:
+        """Return the deleted rows of each row group, as numbers of its stored rows."""
+        words = np.frombuffer(self.slice(0), "<i8", -1, 48 * self.entries).tolist()
+        need(len(words) == self.groups["deleted"].sum(), "words of deleted rows")
+        found, at = [], 0
+        for group in self.groups:
+            rows, end = [], -1
+            for word in words[at : at + int(group["deleted"])]:
+                first, count = word >> 24, word & (1 << 24) - 1
+                need(count > 0 and end < first and first + count <= group["stored"], "a run")
+                rows += range(first, first + count)
+                end = first + count
+            need(len(rows) == group["stored"] - group["rows"], "all deleted rows")
+            at += int(group["deleted"])
+            found.append(rows)
+        return found
+
+    def parts(self, column: int) -> list[Part]:
+        """Return the records of a node, checked without its type."""
+        data, at = self.slice(column + 1), 0
+        counts = (self.entries, *self.index[column + 1][2:])
+        arrays = []
+        for dtype, count in zip((PART, STREAM, CHUNK, PAGE, "<i8", "u1"), counts, strict=True):
+            arrays.append(np.frombuffer(data, dtype, count, at))
+            at += arrays[-1].nbytes
+        records, *others = arrays
+        took = [0] * 5
+
+        def take(kind: int, count: int) -> Any:
+            took[kind] += int(count)
+            need(took[kind] <= len(others[kind]), "records that are there")
+            return others[kind][took[kind] - int(count) : took[kind]]
+
+        parts = []
+        for record in records:
+            streams: dict[int, Stream] = {}
+            for one in take(0, record["streams"]):
+                check_stream(one)
+                need(one["name"] > max(streams, default=-1), "names that ascend")
+                count = -(-int(one["nbytes"]) // int(one["chunk"])) if one["chunk"] else 0
+                stream = Stream(one, None, take(1, count))
+                streams[int(one["name"])] = stream
+                check_chunks(stream)
+            pages = take(2, record["pages"])
+            for stream in streams.values():
+                stream.words = take(3, stream.record["words"])
+            prefix = take(4, record["prefix"]).tobytes()
+            check_part(record, pages, self.level)
+            need(not self.level or not streams, "no streams of leaves")
+            parts.append(Part(record, streams, pages, prefix))
+        need(took == list(map(len, others)), "no records that are left over")
+        return parts
+
+
+def check_part(record: Any, pages: Any, level: int) -> None:
+    """Check the record of a part and its pages."""
+    rows, log2 = int(record["rows"]), int(record["page"])
+    need(3 <= log2 <= 30 and rows < MAX_ROWS and record["nbytes"] < MAX_STREAM_BYTES, "a part")
+    need(record["offset"] < MAX_OFFSET and record["flags"] < 8, "a part")
+    count = 1 if level else -(-rows >> log2)
+    need(len(pages) == count or (not level and len(pages) == 0), "pages of all rows")
+    if not level:
+        sizes = [min(1 << log2, rows - first) for first in range(0, rows, 1 << log2)]
+        sums = pages["nulls"].astype("i8") + pages["nans"]
+        need(all(one <= size for one, size in zip(sums, sizes, strict=False)), "nulls of a page")
+
+
+def check_stream(one: Any) -> None:
+    """Check the record of a stream."""
+    need(one["nbytes"] < MAX_STREAM_BYTES and one["chunk"] <= MAX_CHUNK_BYTES, "a stream's bytes")
+    need(one["name"] <= 5 and one["kind"] <= 4 and one["flags"] < 16, "a stream that is known")
+    need(one["power"] <= 18 and one["width"] in (0, 1, 2, 4, 8), "an encoding in its limits")
+    need(one["typesize"] > 0, "a typesize")
+    has_chunks = one["nbytes"] > 0 and one["kind"] != PER_ITEM
+    need((one["chunk"] > 0) == has_chunks, "chunks of bytes")
+    need(one["kind"] != CONSTANT or one["nbytes"] == 0, "no bytes of a constant")
+
+
+def check_chunks(stream: Stream) -> None:
+    """Check the records of chunks."""
+    for number, (size, _) in enumerate(stream.chunks.tolist()):
+        nbytes = min(stream.chunk, stream.nbytes - number * stream.chunk)
+        need(16 < size <= nbytes + 16 and nbytes <= size * MAX_RATIO, "a chunk of a size")
+        stream.sizes.append(nbytes)
+
+
+# Types
+
+WIDTHS = {
+    1: [pa.int8(), pa.uint8(), pa.bool_()],
+    2: [pa.int16(), pa.uint16(), pa.float16()],
+    4: [pa.int32(), pa.uint32(), pa.float32(), pa.date32()],
+    8: [pa.int64(), pa.uint64(), pa.float64(), pa.date64()],
+    16: [pa.month_day_nano_interval()],
+}
 TEXT = (pa.string(), pa.large_string(), pa.string_view())
-# What the nodes of nested types have for themselves; the items of lists are rows of a child.
-STRUCT, LIST, LARGE_LIST = pa.struct([]), pa.list_(pa.null()), pa.large_list(pa.null())
-# Ends of lists are as those of text.
-LISTS = {LIST: pa.string(), LARGE_LIST: pa.large_string()}
+BYTES = (*TEXT, pa.binary(), pa.large_binary(), pa.binary_view())
+# What the nodes of nested types have for themselves.
+STRUCT, LIST = pa.struct([]), pa.list_(pa.null())
 
 
-def streams_of(type_: pa.DataType) -> list[Stream]:
-    """Return the streams of a type except `valid`; those of a dictionary's values are last."""
-    if pa.types.is_dictionary(type_):
-        need(not pa.types.is_dictionary(type_.value_type), "a dictionary of plain values")
-        (codes,) = streams_of(type_.index_type)
-        values = [VALID, *streams_of(type_.value_type)]
-        values = [] if pa.types.is_null(type_.value_type) else values
-        children = [
-            Stream(f"dictionary.{one.name}", one.dtype, one.typesize, one.bits) for one in values
-        ]
-        return [Stream("codes", codes.dtype, codes.typesize, codes.bits), *children]
-    if pa.types.is_null(type_):
-        return []
-    if type_ == STRUCT:
-        return []
-    if type_ in LISTS:
-        (ends, _), values = streams_of(LISTS[type_]), Stream("values", "rows", 1, None)
-        return [ends, values]
-    if pa.types.is_boolean(type_):
-        return [Stream("values", "|u1", 1, 8)]
-    if type_ in NARROW or type_ in WIDE:
-        width = 4 if type_ in NARROW else 8
-        ends = Stream("ends", f"<i{width}", width, 8 * width)
-        return [ends, Stream("values", "|u1", 1, None)]
-    if pa.types.is_fixed_size_binary(type_) and not pa.types.is_decimal(type_):
-        width = type_.byte_width
-        need(width <= MAX_WIDTH, "bytes of a width that can be stored")
-        typesize = width if width <= 255 else 1
-        return [Stream("values", f"|V{width}", typesize, 8 * width)] if width else []
-    for dtype, *kinds in FIXED:
-        if any(is_kind(type_) for is_kind in kinds):
-            width = np.dtype(dtype).itemsize
-            return [Stream("values", dtype, width, 8 * width)]
+def storage(type_: pa.DataType) -> pa.DataType:
+    """Return the storage type of an extension type that Arrow knows, else the type."""
+    return getattr(type_, "storage_type", type_)
+
+
+def width_of(type_: pa.DataType) -> int:
+    """Return the bytes of a value of fixed width."""
+    for width, types in WIDTHS.items():
+        if type_ in types:
+            return width
+    kinds = pa.types
+    if any(is_kind(type_) for is_kind in (kinds.is_time, kinds.is_timestamp, kinds.is_duration,
+                                          kinds.is_decimal)):
+        return int(type_.bit_width) // 8
+    if kinds.is_fixed_size_binary(type_):
+        need(type_.byte_width <= MAX_WIDTH, "a width that can be stored")
+        return int(type_.byte_width)
     raise Refused(f"a column of {type_}, which version 1 does not store")
 
 
-def column(
-    root: Path,
-    arrow: pa.Field,
-    lines: Iterator[tuple[tuple[int, ...], Any]],
-    head: dict[str, Any],
-    parent: tuple[int, ...],
-    needed: list[int] | None,
-) -> Column:
-    """Return all rows of a node, of which each row group needs so many; None for any number.
-
-    The next line is that of the node; those of its children follow. `parent` is the path above.
-    """
-    # An extension type that Arrow knows is stored as its storage type.
-    arrow = arrow.with_type(getattr(arrow.type, "storage_type", arrow.type))
-    path, line = next(lines, ((), None))
-    need(len(path) == len(parent) + 1 and path[:-1] == parent, "a path below that of its parent")
-    flat, children = node_of(arrow.type)
-    if needed is None:
-        needed = array(line, "rows", len(head["row_groups"]))
-        need(all(0 <= rows < 1 << 31 for rows in needed), "values that codes can count")
-    own = flat_column(root, arrow.with_type(flat), path, line, head, needed)
-    if children is not None:
-        below = rows_below(arrow.type, own.rows, needed)
-        columns = [column(root, child, lines, head, path, below) for child in children]
-        if below is None:
-            rows = coded(arrow.type, own, columns[0])
-        else:
-            rows = assembled(arrow.type, own.rows, [one.rows for one in columns])
-        nodes = [node for child in columns for node in child.nodes]
-        own = Column(rows, own.line, own.layers, [(arrow.type, own), *nodes])
-    return own
+def value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a dictionary, else the type."""
+    return storage(type_.value_type) if pa.types.is_dictionary(type_) else type_
 
 
-def flat_column(
-    root: Path,
-    arrow: pa.Field,
-    path: tuple[int, ...],
-    line: Any,
-    head: dict[str, Any],
-    needed: list[int],
-) -> Column:
-    """Return the rows of one line, without those of its children."""
-    streams_of(arrow.type)
-    need(isinstance(line, dict) and path_of(line.get("path")) == path, "the line of this column")
-    count = len(head["row_groups"])
-    facts = {key: array({"at": [0] * count} | line, key, count) for key in FACTS}
-    need(facts["rows"] == needed, "the rows that the row groups need")
-    files = [k for k in facts["k"] if k]
-    need(len(set(files)) == len(files) and max(files, default=0) <= MAX_ID, "no file twice")
-    need(isinstance(line.get("streams"), dict), "streams")
-    sizes = {name: array(line["streams"], name, count) for name in line["streams"]}
-    nulled = array({"nan_is_null": [0] * count} | line, "nan_is_null", count)
-    need(set(nulled) <= {0, 1}, "0 or 1 for each part")
-    need(not any(nulled) or "nan_is_null" in head["requires"], "a feature for NaN that is null")
-    need(not any(nulled) or pa.types.is_floating(arrow.type), "floats, which have NaN")
-    items = array({"per_item": [0] * count} | line, "per_item", count)
-    need(set(items) <= {0, 1}, "0 or 1 for each part")
-    need(not any(items) or "per_item" in head["requires"], "a feature for items that are chunks")
-    result = Column([], line, [], [])
-    result.nodes.append((arrow.type, result))
-    for group in range(count):
-        own = {key: values[group] for key, values in facts.items()}
-        stated = {name: values[group] for name, values in sizes.items() if values[group]}
-        power_of_two(own["page_rows"])
-        data, layers = b"", {}
-        if own["at"]:
-            known = {key: head["bundles"][key][group] for key in BUNDLE_FACTS}
-            need(own["k"] == 0 < known["k"], "a part in the bundle alone")
-            need(not items[group], "items that share chunks in a bundle")
-            data = contents(root, "data", "group", f"__{known['k']}__.bin", size=known["cbytes"])
-            rows_of_all = head["stored_rows"][group]
-            power = max(8, 1 << (rows_of_all - 1).bit_length())
-            known |= {"rows": rows_of_all, "page_rows": power}
-            rows = bundled(data, known, own, stated, arrow.type)
-        else:
-            if own["k"]:
-                name = f"__{own['k']}__.bin"
-                folders = [f"col{number}" for number in path]
-                data = contents(root, "data", *folders, name, size=own["cbytes"])
-            rows, layers = part(data, own | {"per_item": items[group]}, stated, arrow.type)
-        if nulled[group]:
-            need("valid" not in stated, "no validity beside NaN that is null")
-            floats = np.frombuffer(
-                b"".join(row or b"" for row in rows), streams_of(arrow.type)[0].dtype
-            )
-            rows = [None if nan else row for row, nan in zip(rows, np.isnan(floats), strict=True)]
-        result.rows.extend(rows)
-        result.layers.append(layers)
-    return result
-
-
-# Nested types
-
-
-def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.Field] | None]:
-    """Return the type of a node's own streams, and the fields of its children; None for a leaf."""
+def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.DataType]]:
+    """Return the type of a node's own streams, and the types of its children."""
     kinds = pa.types
     if kinds.is_struct(type_):
-        return STRUCT, [type_.field(number) for number in range(type_.num_fields)]
+        return STRUCT, [storage(type_.field(number).type) for number in range(type_.num_fields)]
     if kinds.is_union(type_):
-        return pa.int8(), [type_.field(number) for number in range(type_.num_fields)]
+        return pa.int8(), [storage(type_.field(number).type) for number in range(type_.num_fields)]
     if kinds.is_fixed_size_list(type_):
-        return STRUCT, [type_.value_field]
-    if kinds.is_list(type_) or kinds.is_list_view(type_):
-        return LIST, [type_.value_field]
-    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
-        return LARGE_LIST, [type_.value_field]
+        return STRUCT, [storage(type_.value_type)]
+    if any(is_kind(type_) for is_kind in (kinds.is_list, kinds.is_large_list, kinds.is_list_view,
+                                          kinds.is_large_list_view)):
+        return LIST, [storage(type_.value_type)]
     if kinds.is_map(type_):
-        return LIST, [type_.key_field, type_.item_field]
+        return LIST, [storage(type_.key_type), storage(type_.item_type)]
     if kinds.is_run_end_encoded(type_):
-        return LIST, [pa.field("values", type_.value_type)]
-    if kinds.is_dictionary(type_) and node_of(type_.value_type)[1] is not None:
-        return type_.index_type, [pa.field("values", type_.value_type)]
-    return type_, None
+        return LIST, [storage(type_.value_type)]
+    if kinds.is_dictionary(type_):
+        need(not kinds.is_dictionary(type_.value_type), "a dictionary of plain values")
+        value = storage(type_.value_type)
+        if node_of(value)[1] or kinds.is_struct(value):
+            return type_.index_type, [value]
+    elif type_ not in BYTES and not kinds.is_null(type_):
+        width_of(type_)
+    return type_, []
 
 
-def coded(type_: pa.DataType, codes: Column, values: Column) -> list[Row]:
-    """Return the value of each code, which counts from 0 in each row group."""
-    signed, rows, first = pa.types.is_signed_integer(type_.index_type), iter(codes.rows), 0
-    found: list[Row] = []
-    for count, size in zip(codes.line["rows"], values.line["rows"], strict=True):
-        for row in islice(rows, count):
-            code = None if row is None else int.from_bytes(row, "little", signed=signed)
-            need(code is None or 0 <= code < size, "a code of a value")
-            found.append(None if code is None else values.rows[first + code])
-        first += size
-    return found
+def nodes_of(type_: pa.DataType, depth: int = 0) -> Iterator[tuple[int, pa.DataType, int]]:
+    """Yield the depth and the type of each node in pre-order."""
+    need(depth <= MAX_DEPTH_OF_TYPE, "a type that is not too deep")
+    _, children = node_of(type_)
+    yield depth, type_, len(children)
+    for child in children:
+        yield from nodes_of(child, depth + 1)
 
 
-def rows_below(type_: pa.DataType, rows: list[Row], counts: list[int]) -> list[int] | None:
+# Nodes
+
+
+@dataclass
+class Nodes:
+    """Reads nodes of a version, in pre-order."""
+
+    store: Any
+    head: dict[str, Any]
+    leaves: list[Leaf]
+    groups: list[Any]
+    paths: list[tuple[int, ...]]
+
+    def column(
+        self, type_: pa.DataType, numbers: Iterator[int], needed: list[int] | None
+    ) -> Column:
+        """Return all rows of the next node, of which each row group needs so many."""
+        flat, children = node_of(type_)
+        own_rows, parts = self._own(flat, next(numbers), needed)
+        rows = [row for group in own_rows for row in group]
+        nodes = [(type_, parts, rows)]
+        if not children and not pa.types.is_struct(type_):
+            return Column(rows, nodes)
+        counts = rows_below(type_, own_rows)
+        columns = [self.column(child, numbers, counts) for child in children]
+        nodes += [node for child in columns for node in child.nodes]
+        if counts is None:
+            sizes = [part.rows for part in columns[0].nodes[0][1]]
+            rows = coded(type_, own_rows, columns[0].rows, sizes)
+        else:
+            rows = assembled(type_, rows, [one.rows for one in columns])
+        return Column(rows, nodes)
+
+    def _own(
+        self, type_: pa.DataType, number: int, needed: list[int] | None
+    ) -> tuple[list[list[Row]], list[Part]]:
+        """Return the rows of a node in each row group, without those of its children."""
+        parts = [part for leaf in self.leaves for part in leaf.parts(number)]
+        rows = []
+        for group, part in enumerate(parts):
+            need(needed is None or part.rows == needed[group], "the rows that the parent needs")
+            need(part.rows <= MAX_VALUES or needed is not None, "values that codes can count")
+            data, flags = b"", int(part.record["flags"])
+            need(not flags & NAN_IS_NULL or "nan_is_null" in self.head["requires"], "a feature")
+            need(not flags & ITEM_CHUNKS or "per_item" in self.head["requires"], "a feature")
+            if part.record["file"]:
+                bundled = part.record["file"] == self.groups[group]["file"]
+                need(not bundled or "bundles" in self.head["requires"], "a feature for bundles")
+                folder = "group" if bundled else "/".join(f"col{one}" for one in self.paths[number])
+                data = self.store.get(f"data/{folder}/__{part.record['file']}__.bin")
+            check_memory(part)
+            decompress(part, data)
+            rows.append(rows_of(type_, part))
+        return rows, parts
+
+
+def check_memory(part: Part) -> None:
+    """Refuse more rows or bytes than this machine has memory for."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    claimed = sum(one.nbytes for one in part.streams.values())
+    need(claimed + 8 * part.rows <= memory, "less than the memory of this machine")
+
+
+def rows_below(type_: pa.DataType, groups: list[list[Row]]) -> list[int] | None:
     """Return the rows of each child in each row group, given those of the node; None for any."""
     if pa.types.is_dictionary(type_):
         return None
     if pa.types.is_fixed_size_list(type_):
-        return [count * type_.list_size for count in counts]
-    if node_of(type_)[0] not in LISTS:
-        return counts
-    left = iter(rows)
-    groups = [list(islice(left, count)) for count in counts]
+        return [len(group) * type_.list_size for group in groups]
+    if node_of(type_)[0] != LIST:
+        return list(map(len, groups))
     if pa.types.is_run_end_encoded(type_):
-        need({*rows} <= {0, 1}, "a row that begins a run, or continues one")
+        need(all({*group} <= {0, 1} for group in groups), "rows that begin a run or continue one")
         need(all(group[0] == 1 for group in groups if group), "a run from the first row on")
-    return [sum(items_in(row) for row in group) for group in groups]
+    return [sum(map(items_in, group)) for group in groups]
 
 
 def items_in(row: int) -> int:
     """Return the items of a row of a list, which is ~n if it is null and has n items."""
     return ~row if row < 0 else row
+
+
+def coded(
+    type_: pa.DataType, groups: list[list[Row]], values: list[Row], sizes: list[int]
+) -> list[Row]:
+    """Return the value of each code, which counts from 0 in each row group."""
+    found: list[Row] = []
+    firsts = accumulate(sizes, initial=0)
+    for group, size, first in zip(groups, sizes, firsts, strict=False):
+        for row in group:
+            code = None if row is None else int.from_bytes(row, "little")
+            need(code is None or code < size, "a code of a value")
+            found.append(None if code is None else values[first + code])
+    return found
 
 
 def assembled(type_: pa.DataType, rows: list[Row], children: list[list[Row]]) -> list[Row]:
@@ -467,583 +574,66 @@ def assembled(type_: pa.DataType, rows: list[Row], children: list[list[Row]]) ->
         size = type_.list_size
         values = (children[0][row * size : (row + 1) * size] for row in range(len(rows)))
     else:
-        items = iter(children[0] if len(children) == 1 else zip(*children, strict=True))
-        values = iter([list(islice(items, items_in(row))) for row in rows])
+        items = children[0] if len(children) == 1 else list(zip(*children, strict=True))
+        ends = accumulate(map(items_in, rows), initial=0)
+        values = (items[start:stop] for start, stop in pairwise(ends))
         rows = [None if row < 0 else row for row in rows]
     return [None if row is None else value for row, value in zip(rows, values, strict=True)]
 
 
-def path_of(value: Any) -> tuple[int, ...]:
-    """Return the path of a column or a node: one id, or an array of more."""
-    if not isinstance(value, list):
-        value = [value]
-    else:
-        need(len(value) > 1, "a number for a path of one id")
-    need(all(whole(one) <= MAX_ID for one in value), "ids of 18 digits")
-    return tuple(value)
+# Chunks
 
 
-def statistics_of_row_groups(column: Column) -> list[Statistics]:
-    """Return the facts of each row group in the line of a column."""
-    line, count = column.line, len(column.layers)
-    counts = [array(line, key, count) for key in ("nulls", "nans")]
-    bounds = []
-    for key in ("min", "max"):
-        need(isinstance(line.get(key), list) and len(line[key]) == count, "bounds")
-        bounds.append([None if bound is None else unbase64(bound) for bound in line[key]])
-        need(max((len(bound or b"") for bound in bounds[-1]), default=0) <= MAX_BOUND_BYTES, "size")
-    return [Statistics(*four) for four in zip(*counts, *bounds, strict=True)]
-
-
-# Parts
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A stream in a file: its layout, the sizes of its chunks and of its pages, its encoding.
-
-    Of an encoded stream, `layout` is that of the codes, and `values` that of the values.
-    """
-
-    layout: Stream
-    chunks: list[int]
-    pages: list[int] | None
-    values: Stream
-    encoding: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Block:
-    """Rows and the streams that hold them."""
-
-    rows: int
-    page_rows: int
-    streams: list[Stored]
-    dictionary: "Block | None" = None
-    is_per_item: bool = False
-
-    @property
-    def all_streams(self) -> list[Stored]:
-        """Return the streams in the order of their chunks."""
-        return self.streams + (self.dictionary.streams if self.dictionary else [])
-
-
-def part(
-    data: bytes, facts: dict[str, int], stated: dict[str, int], type_: pa.DataType
-) -> tuple[list[Row], dict[str, Layer]]:
-    """Return the rows of a column in one row group, and the metalayers of its file."""
-    layouts = layouts_of(type_)
-    if not facts["k"]:
-        needed = [name for name in layouts if not name.endswith("valid")]
-        has_none = not needed or not facts["rows"]
-        need(has_none and not stated, "a file for a type that has streams")
-        need(not facts["per_item"], "a file for items that are chunks")
-        return [None if pa.types.is_null(type_) else b""] * facts["rows"], {}
-    block, plain, layers = superchunk(data, facts, layouts, stated)
-    need(block.is_per_item == bool(facts["per_item"]), "the packing that the line states")
-    return rows_of(type_, block, values_of(block, plain)), layers
-
-
-def superchunk(
-    data: bytes, facts: dict[str, int], layouts: dict[str, Stream], stated: dict[str, int] | None
-) -> tuple[Block, list[bytes], dict[str, Layer]]:
-    """Return the block of a superchunk, its decompressed chunks, and its metalayers.
-
-    The streams have the stated sizes; those of a bundle are not stated.
-    """
-    need(facts["front_length"] + facts["trailer_length"] <= len(data), "a front and a trailer")
-    front, trailer = data[: facts["front_length"]], data[len(data) - facts["trailer_length"] :]
-    header, digest_of = read_header(front)
-    nchunks, size = header[7], len(digest_of(b""))
-    layers, digests = read_trailer(front, trailer, facts["crc"], nchunks, size)
-    offsets = [*struct.unpack_from(f"<{nchunks}q", front, len(front) - 8 * nchunks)]
-    offsets.append(len(data) - len(trailer))
-    need(offsets[0] == len(front), "chunks from the end of the front")
-    rooms = [stop - start - size for start, stop in pairwise(offsets)]
-    need(min(rooms, default=16) >= CHUNK_HEADER.size, "room for each chunk")
-    block = read_block(front, header, facts, layouts)
-    if stated is not None:
-        check_streams(block, layouts, stated)
-    chunks = [(one.layout.typesize, nbytes) for one in block.all_streams for nbytes in one.chunks]
-    for room, (_, nbytes) in zip(rooms, chunks, strict=True):
-        need(room <= nbytes + 16 and nbytes <= room * MAX_RATIO, "a chunk of a size it can have")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    need(sum(nbytes for _, nbytes in chunks) <= memory, "less than the memory of this machine")
-    # From here on memory is allocated, for one chunk at a time.
-    plain = []
-    for number, (typesize, nbytes) in enumerate(chunks):
-        chunk = data[offsets[number] : offsets[number + 1] - size]
-        need(digest_of(chunk) == digests[number * size : (number + 1) * size], "a chunk's digest")
-        plain.append(decompressed(chunk, typesize, nbytes) if nbytes else b"")
-    return block, plain, layers
-
-
-def bundled(
-    data: bytes,
-    known: dict[str, int],
-    facts: dict[str, int],
-    stated: dict[str, int],
-    type_: pa.DataType,
-) -> list[Row]:
-    """Return the rows of a part that lies in a bundle."""
-    bundle, chunks, _ = superchunk(data, known, {}, None)
-    counts = [len(one.chunks) for one in bundle.streams]
-    table, lines = b"".join(chunks[: counts[0]]), b"".join(chunks[counts[0] : sum(counts[:2])])
-    need(len(table) % ENTRY.size == 0, "whole entries")
-    entries = list(ENTRY.iter_unpack(table))[facts["at"] - 1 :]
-    layouts = layouts_of(type_)
-    has_nulls_only = pa.types.is_dictionary(type_) and pa.types.is_null(type_.value_type)
-    need(len(entries) >= len(layouts) + has_nulls_only, "an entry for each stream")
-    plain: list[bytes] = []
-    blocks: dict[str, dict[str, Any]] = {}
-    for (name, own), entry in zip(layouts.items(), entries, strict=False):
-        chunk, start, nbytes, number, rows, page_rows, base = entry
-        *prefix, name = name.split(".")
-        sizes = {"rows": rows, "page_rows": page_rows, "packing": "packed"}
-        block = blocks.setdefault(".".join(prefix), {**sizes, "streams": []})
-        need(sizes.items() <= block.items() and rows <= page_rows, "one page for all streams")
-        if name == "valid" and not nbytes and not number:
+def decompress(part: Part, data: bytes) -> None:
+    """Set the bytes of all streams of a part, given its data file."""
+    at, end = int(part.record["offset"]), int(part.record["offset"] + part.record["cbytes"])
+    need(end <= len(data) or not part.record["file"], "a file with all chunks")
+    has_chunks = any(len(one.chunks) or one.kind == PER_ITEM for one in part.streams.values())
+    need(part.record["file"] or not has_chunks, "a file of the chunks")
+    for stream in part.streams.values():
+        if stream.kind == PER_ITEM:
+            at = items_of_file(part, stream, data, at)
             continue
-        stream = {"name": name, "dtype": own.dtype, "typesize": own.typesize, "nbytes": nbytes}
-        stream["chunks"] = [nbytes] if nbytes else []
-        if number:
-            need(number <= lines.count(b"\n"), "a line for the encoding")
-            encoding = parsed(lines.split(b"\n")[number - 1])
-            need(isinstance(encoding, dict), "an encoding")
-            stream |= {key: encoding.pop(key, None) for key in ("dtype", "typesize")}
-            if encoding.get("kind") in ("narrow", "scaled"):
-                encoding["bases"] = base64.b64encode(struct.pack("<q", base)).decode()
-            stream["encoding"] = encoding
-        if own.bits is None:
-            stream["pages"] = [base if number else nbytes] if rows else []
-        if nbytes:
-            need(sum(counts[:2]) <= chunk < len(chunks), "a chunk of parts")
-            need(start + nbytes <= len(chunks[chunk]), "an entry within its chunk")
-            plain.append(chunks[chunk][start : start + nbytes])
-        block["streams"].append(stream)
-    if has_nulls_only:
-        *_, rows, page_rows, _ = entries[len(layouts)]
-        sizes = {"rows": rows, "page_rows": page_rows, "packing": "packed"}
-        blocks["dictionary"] = {**sizes, "streams": []}
-    metadata = blocks[""] | {key: block for key, block in blocks.items() if key}
-    found = of_metadata(metadata, layouts, 1)
-    need((found.rows, found.page_rows) == (facts["rows"], facts["page_rows"]), "rows of the line")
-    check_streams(found, layouts, stated)
-    return rows_of(type_, found, values_of(found, plain))
+        pieces = []
+        for (size, crc), nbytes in zip(stream.chunks.tolist(), stream.sizes, strict=True):
+            chunk = data[at : at + size]
+            need(zlib.crc32(chunk) == crc, "the crc32 of a chunk")
+            pieces.append(decompressed(chunk, stream.typesize, nbytes))
+            at += size + 4
+        stream.data = b"".join(pieces)
+    need(not has_chunks or at == end, "the bytes of all chunks")
 
 
-def values_of(block: Block, plain: list[bytes]) -> dict[str, bytes]:
-    """Return the values of each stream, given the decompressed chunks."""
-    streams, codes = {}, []
-    for one in block.all_streams:
-        if is_spelled(one):
-            (ends,) = (other for other in block.streams if other.layout.name == "ends")
-            items = items_of_dictionary(ends.encoding or {})
-            need(max(codes) < len(items), "codes of the dictionary")
-            streams["values"] = b"".join(items[code] for code in codes)
-            continue
-        streams[one.layout.name] = b"".join(plain[: len(one.chunks)])
-        if one.encoding and one.layout.name == "ends":
-            codes = np.frombuffer(streams["ends"], one.layout.dtype).tolist()
-        if one.encoding:
-            inner = one.layout.name.startswith("dictionary.")
-            owner = block.dictionary if inner and block.dictionary else block
-            streams[one.layout.name] = values_of_codes(one, streams[one.layout.name], owner)
-        del plain[: len(one.chunks)]
-    return streams
-
-
-def is_spelled(one: Stored) -> bool:
-    """True if the codes of the ends number the items of this stream."""
-    return one.values.bits is None and (one.encoding or {}).get("kind") == "dictionary"
-
-
-def layouts_of(type_: pa.DataType) -> dict[str, Stream]:
-    """Return all streams that a part of this type may have, in order."""
-    valid = [] if pa.types.is_null(type_) else [VALID]
-    return {one.name: one for one in valid + streams_of(type_)}
-
-
-def read_header(front: bytes) -> tuple[tuple[Any, ...], Any]:
-    """Return the fields of the header, and the function that computes digests."""
-    need(len(front) >= FILE_HEADER.size, "a header")
-    header = FILE_HEADER.unpack_from(front)
-    magic, version, _, checksum, _, _, _, nchunks, meta_size, _ = header
-    need(magic == b"blpk" and version in (3, 4), "a superchunk of version 3 or 4")
-    need(checksum in CHECKSUMS, "a checksum")
-    need(bool(meta_size) == (version == 4) and meta_size <= MAX_METADATA_BYTES, "metadata")
-    need(0 <= nchunks <= MAX_CHUNKS, "a number of chunks")
-    need(FILE_HEADER.size + meta_size + 8 * nchunks == len(front), "a front of its length")
-    return header, CHECKSUMS[checksum]
-
-
-def read_trailer(
-    front: bytes, trailer: bytes, crc: int, nchunks: int, size: int
-) -> tuple[dict[str, Layer], bytes]:
-    """Return the metalayers, and the digests of all chunks."""
-    least = TRAILER_HEAD.size + nchunks * size + TRAILER_FOOT.size
-    need(len(trailer) >= least, "a whole trailer")
-    found, length, foot = TRAILER_FOOT.unpack(trailer[-TRAILER_FOOT.size :])
-    body = trailer[: -TRAILER_FOOT.size]
-    magic, version, nlayers, reserved, ndigests = TRAILER_HEAD.unpack_from(trailer)
-    need((magic, foot, length) == (b"blztrail", b"blzt-end", len(trailer)), "a trailer's magics")
-    need(found == crc == zlib.crc32(body, zlib.crc32(front)), "the crc32 of front and trailer")
-    need((version, reserved, ndigests) == (1, 0, nchunks), "a trailer of version 1")
-    need(nlayers <= MAX_LAYERS, "16 layers at most")
-    layers: dict[str, Layer] = {}
-    at, end = TRAILER_HEAD.size, len(body) - nchunks * size
-    for _ in range(nlayers):
-        need(at + LAYER_HEAD.size <= end, "a layer's head")
-        name_length, codec, reserved, nbytes, stored = LAYER_HEAD.unpack_from(body, at)
-        at += LAYER_HEAD.size
-        need(1 <= name_length <= 31 and not reserved and codec in (0, 1), "a layer that is known")
-        need(nbytes <= MAX_LAYER_BYTES and at + name_length + stored <= end, "a layer that fits")
-        name = decoded(body[at : at + name_length])
-        need(name not in layers, "no layer twice")
-        at += name_length
-        layers[name] = Layer(codec, nbytes, body[at : at + stored])
-        at += stored
-    need(at == end, "a trailer that is filled exactly")
-    return layers, body[end:]
-
-
-def inflated(layer: Layer) -> bytes:
-    """Return the bytes of a metalayer, inflated to one byte more than expected at most."""
-    result = layer.stored
-    if layer.codec:
-        inflater = zlib.decompressobj()
-        try:
-            result = inflater.decompress(layer.stored, layer.nbytes + 1)
-        except zlib.error:
-            refuse("a zlib stream")
-        need(inflater.eof and not inflater.unused_data, "one whole zlib stream")
-    need(len(result) == layer.nbytes, "a layer of the size it states")
-    return result
-
-
-def statistics_of_pages(column: Column, group: int) -> list[Statistics]:
-    """Return the facts of each page in the layer `pages`; nothing without the layer."""
-    if "pages" not in column.layers[group]:
-        return []
-    blob = inflated(column.layers[group]["pages"])
-    count = -(-column.line["rows"][group] // column.line["page_rows"][group])
-    need(len(blob) >= 10 * count, "a zone map of so many pages")
-    nulls = struct.unpack_from(f"<{count}I", blob)
-    nans = struct.unpack_from(f"<{count}I", blob, 4 * count)
-    bounds: list[Row] = []
-    at = 10 * count
-    for length in blob[8 * count : 10 * count]:
-        known = length != NO_BOUND
-        need(not known or length <= MAX_BOUND_BYTES, "a bound of 64 bytes at most")
-        bounds.append(blob[at : at + length] if known else None)
-        at += length if known else 0
-    need(at == len(blob), "a zone map that ends with its bounds")
-    four = zip(nulls, nans, bounds[:count], bounds[count:], strict=True)
-    return [Statistics(*one) for one in four]
-
-
-# Blocks
-
-
-def read_block(
-    front: bytes, header: tuple[Any, ...], facts: dict[str, int], layouts: dict[str, Stream]
-) -> Block:
-    """Return the block of a superchunk, compared with the header and the line."""
-    _, version, _, checksum, typesize, chunk_size, last_chunk, nchunks, meta_size, _ = header
-    if version == 4:
-        metadata = parsed(front[FILE_HEADER.size : FILE_HEADER.size + meta_size])
-        if not layouts:
-            layouts = streams_of_bundle(metadata)
-        block = of_metadata(metadata, layouts, nchunks)
-    else:
-        need("values" in layouts and nchunks >= 1, "one stream `values`")
-        need(0 < last_chunk <= chunk_size <= MAX_CHUNK_BYTES, "chunks of their sizes")
-        need(typesize == layouts["values"].typesize, "values of the type's width")
-        chunks = [*[chunk_size] * (nchunks - 1), last_chunk]
-        values = Stored(layouts["values"], chunks, None, layouts["values"])
-        block = Block(facts["rows"], facts["page_rows"], [values])
-    need((block.rows, block.page_rows) == (facts["rows"], facts["page_rows"]), "rows of the line")
-    need(header == header_of(block, version, checksum, meta_size), "the header of its block")
-    return block
-
-
-def header_of(block: Block, version: int, checksum: int, meta_size: int) -> tuple[Any, ...]:
-    """Return the header of a superchunk with this block."""
-    streams = block.all_streams
-    has_ends = any(one.layout.name.removeprefix("dictionary.") == "ends" for one in streams)
-    options = 1 if version == 3 else 7 if has_ends else 3
-    size, last = -1, -1
-    if len(streams) == 1 and is_even(streams[0].chunks):
-        size, last = streams[0].chunks[0], streams[0].chunks[-1]
-    typesize = streams[0].layout.typesize if streams else 1
-    nchunks = sum(len(one.chunks) for one in streams)
-    return b"blpk", version, options, checksum, typesize, size, last, nchunks, meta_size, 0
-
-
-def streams_of_bundle(metadata: Any) -> dict[str, Stream]:
-    """Return the streams that a bundle says it has."""
-    need(isinstance(metadata, dict) and metadata.get("encoding") == "bundle", "a bundle")
-    streams = metadata.get("streams")
-    need(isinstance(streams, list) and all(isinstance(one, dict) for one in streams), "streams")
-    need([one.get("name") for one in streams[:2]] == ["entries", "encodings"], "a directory")
-    need(not any("pages" in one or "encoding" in one for one in streams), "plain bytes")
-    need("dictionary" not in metadata, "no dictionary of a bundle")
-    need(metadata.get("packing") == "packed", "a packed bundle")
-    return {
-        str(one.get("name")): Stream(
-            str(one.get("name")), str(one.get("dtype")), one["typesize"], None
-        )
-        for one in streams
-        if 1 <= whole(one.get("typesize")) <= 255
-    }
-
-
-def is_even(chunks: list[int]) -> bool:
-    """True if all chunks have one size, except a smaller last one."""
-    return bool(chunks) and 0 < chunks[-1] <= chunks[0] and set(chunks[:-1]) <= {chunks[0]}
-
-
-def of_metadata(entry: Any, layouts: dict[str, Stream], nchunks: int, prefix: str = "") -> Block:
-    """Return the block that the metadata describe."""
-    need(isinstance(entry, dict) and entry.get("packing") in PACKINGS, "a packing that is known")
-    is_per_item = entry["packing"] == "per_item"
-    need(not (is_per_item and prefix), "no chunk for each item of a dictionary")
-    rows, page_rows = whole(entry.get("rows")), whole(entry.get("page_rows"))
-    power_of_two(page_rows)
-    need(isinstance(entry.get("streams"), list), "streams")
-    streams: list[Stored] = []
-    for stream in entry["streams"]:
-        need(isinstance(stream, dict), "a stream")
-        layout = layouts.get(f"{prefix}{stream.get('name')}")
-        need(layout is not None, "a stream of the type")
-        values, encoding = layout, stream.get("encoding")
-        need(encoding is not None or values.dtype != "rows", "an encoding of rows of a child")
-        if encoding is not None:
-            layout = layout_of_codes(stream, values, entry)
-        need(stream.get("dtype") == layout.dtype, "a stream of its dtype")
-        need(whole(stream.get("typesize")) == layout.typesize, "a stream of its typesize")
-        nbytes = whole(stream.get("nbytes"))
-        need(("chunks" in stream) != ("chunk_size" in stream), "chunks or chunk_size")
-        if "chunks" in stream:
-            chunks = array(stream, "chunks")
-        else:
-            size = whole(stream["chunk_size"])
-            need(0 < nbytes <= size * nchunks, "as many chunks as there are")
-            chunks = [min(size, nbytes - start) for start in range(0, nbytes, size)]
-        need(sum(chunks) == nbytes, "chunks that add up to the stream")
-        if is_per_item and stream["name"] == "values":
-            need(encoding is None, "the bytes of items")
-            need(len(chunks) == rows, "a chunk for each item")
-            need(max(chunks, default=0) <= MAX_ITEM_CHUNK_BYTES, "items of 256 MiB at most")
-        else:
-            need(all(0 < size <= MAX_CHUNK_BYTES for size in chunks), "chunks of 8 MiB at most")
-        pages = None
-        if "pages" in stream:
-            pages = array(stream, "pages", -(-rows // page_rows))
-            need(encoding is not None or sum(pages) == nbytes, "pages that add up to the stream")
-        streams.append(Stored(layout, chunks, pages, values, encoding))
-    kinds = [one.encoding["kind"] for one in streams if one.encoding and one.values.name == "ends"]
-    need((kinds == ["per_item"]) == is_per_item, "ends that follow from chunks")
-    dictionary = None
-    if "dictionary" in entry:
-        need(not prefix, "no dictionary inside a dictionary")
-        dictionary = of_metadata(entry["dictionary"], layouts, nchunks, "dictionary.")
-    return Block(rows, page_rows, streams, dictionary, is_per_item)
-
-
-def check_streams(block: Block, layouts: dict[str, Stream], stated: dict[str, int]) -> None:
-    """Refuse streams that do not belong to the type, or have wrong sizes."""
-    found = [one.layout.name for one in block.all_streams]
-    need([name for name in layouts if name in found] == found, "the streams of its type, in order")
-    needed = {name for name in layouts if not name.endswith("valid")}
-    need(needed <= set(found), "all streams of its type")
-    need(("codes" in layouts) == (block.dictionary is not None), "a dictionary for a dictionary")
-    sizes: dict[str, int] = {}
-    for one in block.all_streams:
-        inner = one.layout.name.startswith("dictionary.")
-        owner = block.dictionary if inner and block.dictionary else block
-        varies = one.layout.bits is None
-        need((one.pages is not None) == varies, "pages where the bits of a row vary")
-        if not varies:
-            rows = 0 if is_made(one.encoding) else owner.rows
-            need(sum(one.chunks) == one.layout.nbytes(rows), "the bytes of its rows")
-        is_cut = one.encoding and not is_made(one.encoding)
-        if is_cut or one.layout.name.removeprefix("dictionary.") in ("ends", "codes"):
-            entry = np.dtype(one.layout.dtype).itemsize
-            kind = one.encoding["kind"] if one.encoding else "plain"
-            by_page = one.layout.name == "ends" and kind == "dictionary"
-            if by_page or kind in ("delta", "lengths"):
-                entry *= owner.page_rows
-            need(not any(size % entry for size in one.chunks[:-1]), "whole entries")
-            need(not sum(one.chunks) % np.dtype(one.layout.dtype).itemsize, "whole entries")
-        sizes[one.layout.name] = sum(one.chunks)
-        if one.values.dtype == "rows":
-            sizes[one.layout.name] = 0
-        elif one.encoding:
-            sizes[one.layout.name] = sum(one.pages) if one.pages else one.values.nbytes(owner.rows)
-    sizes = {name: size for name, size in sizes.items() if size}
-    need(sizes == stated, "streams of the sizes that the line states")
-
-
-# Encodings
-
-
-OF_NUMBERS, OF_ITEMS = ("narrow", "scaled", "delta"), ("lengths", "each", "dictionary", "per_item")
-MADE = ("each", "constant", "runs", "rows", "per_item")
-
-
-def is_made(encoding: dict[str, Any] | None) -> bool:
-    """True if the values come from the parameters alone, without a byte in the file."""
-    return encoding is not None and encoding["kind"] in MADE
-
-
-def items_of_dictionary(encoding: dict[str, Any]) -> list[bytes]:
-    """Return the items of a dictionary."""
-    data, lengths = unbase64(encoding.get("items")), unbase64(encoding.get("lengths"))
-    need(len(lengths) % 2 == 0 and 0 < len(lengths) <= 2 << 16, "a length for each item")
-    ends = [0, *accumulate(np.frombuffer(lengths, "<u2").tolist())]
-    need(ends[-1] == len(data) <= MAX_ITEM_BYTES, "items of their lengths")
-    return [data[start:stop] for start, stop in pairwise(ends)]
-
-
-def layout_of_codes(stream: dict[str, Any], values: Stream, block: dict[str, Any]) -> Stream:
-    """Return the layout of the codes of an encoded stream; refuse what cannot be decoded."""
-    encoding, dtype = stream["encoding"], stream.get("dtype")
-    need(isinstance(encoding, dict), "an encoding")
-    kind, pages = encoding.get("kind"), -(-block["rows"] // block["page_rows"])
-    need(kind in (*OF_NUMBERS, *OF_ITEMS, "constant", "runs", "rows"), "an encoding that is known")
-    need((kind == "rows") == (values.dtype == "rows"), "an encoding for the items of lists")
-    if kind == "rows":
-        need(not stream.get("nbytes"), "no bytes of rows")
-        return values
-    if kind == "runs":
-        at = np.frombuffer(unbase64(encoding.get("at")), "<i8").tolist()
-        need(values.dtype == "bitmap", "runs of validity")
-        need(0 < len(at) <= 4096 and at == sorted(set(at)), "rows that ascend")
-        need(at[0] >= 0 and at[-1] < block["rows"], "rows of the part")
-        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
-        return values
-    if kind == "constant":
-        need(values.bits is not None and values.bits <= 8 * 255, "values of up to 255 bytes")
-        need(values.name.removeprefix("dictionary.") != "ends", "no ends")
-        need(len(unbase64(encoding.get("value"))) == values.nbytes(1), "the bytes of a value")
-        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
-        return values
-    if kind == "dictionary":
-        if values.name.endswith("values") and values.bits is not None:
-            items, width = unbase64(encoding.get("items")), values.bits // 8
-            need(1 < width <= 255 and 0 < len(items) <= MAX_VALUE_BYTES, "values of some bytes")
-            need(len(items) % width == 0, "whole values")
-            need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < width, "codes")
-            return Stream(values.name, dtype, 4, 8 * np.dtype(dtype).itemsize)
-        need(not values.name.startswith("dictionary."), "no items inside a dictionary")
-        kinds = {one["name"]: one.get("encoding", {}).get("kind") for one in block["streams"]}
-        need(kinds.get("ends") == kinds.get("values") == kind, "ends and values in a dictionary")
-        if values.name == "values":
-            need(not stream.get("nbytes"), "no bytes of items")
-            return values
-        items_of_dictionary(encoding)
-    is_of_ends = values.name.removeprefix("dictionary.") == "ends"
-    need(is_of_ends == (kind in OF_ITEMS), "an encoding for such a stream")
-    need(values.dtype != "bitmap", "an encoding for numbers")
-    number = np.dtype(values.dtype)
-    need(
-        number.kind in ("f" if kind == "scaled" else "iu")
-        or (kind, values.dtype) == ("narrow", "|V16"),
-        "an encoding for such values",
-    )
-    if kind == "per_item":
-        need(values.name == "ends" and block["packing"] == kind, "ends of items that are chunks")
-        return values
-    if kind == "each":
-        need(values.nbytes(block["rows"]) <= MAX_MADE_BYTES, "few bytes that are made of nothing")
-        whole(encoding.get("length"))
-        return values
-    need(dtype in ("|u1", "<u2", "<u4") and np.dtype(dtype).itemsize < number.itemsize, "codes")
-    if kind == "delta":
-        need(len(unbase64(encoding.get("firsts"))) == 8 * pages, "a first value for each page")
-        need(len(unbase64(encoding.get("least"))) == 8, "a least step")
-    elif kind in ("narrow", "scaled"):
-        need(len(unbase64(encoding.get("bases"))) in (8, 8 * pages), "one base, or one a page")
-    if kind == "scaled":
-        need(number.itemsize == 8 and encoding.get("form") in ("/", "*"), "doubles in a form")
-        need(whole(encoding.get("power")) <= 18, "a power of ten to 18")
-        need(whole(encoding.get("nan", 0)) < 256 ** np.dtype(dtype).itemsize, "a code")
-        at = np.frombuffer(unbase64(encoding.get("at", "")), "<i8").tolist()
-        need(len(unbase64(encoding.get("odd", ""))) == 8 * len(at) <= 8 * 4096, "odd values")
-        need(at == sorted(set(at)) and set(at) <= set(range(block["rows"])), "rows that ascend")
-    return Stream(values.name, dtype, 4, 8 * np.dtype(dtype).itemsize)
-
-
-def values_of_codes(one: Stored, data: bytes, block: Block) -> bytes:
-    """Return the bytes of the values, computed with Python's integers."""
-    assert one.encoding is not None
-    kind, result = one.encoding["kind"], []
-    if kind == "rows":
-        return b""
-    if kind == "constant":
-        value = unbase64(one.encoding["value"])
-        return value * (one.values.nbytes(block.rows) // len(value))
-    if kind == "runs":
-        at = [*np.frombuffer(unbase64(one.encoding["at"]), "<i8").tolist(), block.rows]
-        lengths = [stop - start for start, stop in pairwise([0, *at])]
-        bits = [place % 2 == 0 for place, length in enumerate(lengths) for _ in range(length)]
-        return np.packbits(bits, bitorder="little").tobytes()
-    width = np.dtype(one.values.dtype).itemsize
-    if kind == "dictionary" and one.layout.name.endswith("values"):
-        values = unbase64(one.encoding["items"])
-        items = [values[start : start + width] for start in range(0, len(values), width)]
-        numbers = np.frombuffer(data, one.layout.dtype).tolist()
-        need(max(numbers, default=0) < len(items), "codes of the dictionary")
-        return b"".join(items[number] for number in numbers)
-    if kind in OF_ITEMS:
-        lengths = np.frombuffer(data, one.layout.dtype).tolist()
-        if kind == "dictionary":
-            items = items_of_dictionary(one.encoding)
-            lengths = [len(items[code]) if code < len(items) else 0 for code in lengths]
-        lengths = [one.encoding["length"]] * block.rows if kind == "each" else lengths
-        if kind == "per_item":
-            (lengths,) = (other.chunks for other in block.streams if other.layout.name == "values")
-        need(sum(lengths) < 1 << (8 * width - 1), "ends that fit")
-        return np.array([*accumulate(lengths)], one.values.dtype).tobytes()
-    words = np.frombuffer(unbase64(one.encoding.get("firsts") or one.encoding["bases"]), "<i8")
-    all_codes = np.frombuffer(data, one.layout.dtype)
-    for page, start in enumerate(range(0, block.rows, block.page_rows)):
-        codes = all_codes[start : start + block.page_rows].tolist()
-        word = int(words[page if len(words) > 1 else 0])
-        if kind == "delta":
-            least = int(np.frombuffer(unbase64(one.encoding["least"]), "<i8")[0])
-            numbers = accumulate([word, *(least + code for code in codes[1:])])
-        else:
-            numbers = (word + code for code in codes)
-        if kind == "scaled":
-            power, form = one.encoding["power"], one.encoding["form"]
-            scale = 10.0**power if form == "/" else float(f"1e-{power}")
-            doubles = (float(code) + float(word) for code in codes)
-            scaled = [x / scale if form == "/" else x * scale for x in doubles]
-            nan = one.encoding.get("nan")
-            scaled = [
-                float("nan") if code == nan else x for code, x in zip(codes, scaled, strict=True)
-            ]
-            result.append(struct.pack(f"<{len(scaled)}d", *scaled))
-        else:
-            most = 1 << (8 * width)
-            if width == 16:
-                numbers = ((number + (1 << 63)) % (1 << 64) - (1 << 63) for number in numbers)
-            result += [(number % most).to_bytes(width, "little") for number in numbers]
-    values = bytearray(b"".join(result))
-    at = np.frombuffer(unbase64(one.encoding.get("at", "")), "<i8")
-    np.frombuffer(values, f"V{width}")[at] = np.frombuffer(
-        unbase64(one.encoding.get("odd", "")), "V8"
-    )
-    return bytes(values)
-
-
-# Chunks and values
+def items_of_file(part: Part, stream: Stream, data: bytes, at: int) -> int:
+    """Set the bytes of a stream of one chunk an item; return where the next chunk begins."""
+    begin, rows = int(part.record["offset"]), part.rows
+    before = sum(len(one.chunks) for name, one in part.streams.items() if name == VALID)
+    behind = [one.chunks for name, one in part.streams.items() if name > VALUES]
+    chunks = before + rows + sum(map(len, behind))
+    need(begin >= 64 + 8 * chunks and len(stream.words) == 1, "offsets of all items")
+    offsets = np.frombuffer(data, "<i8", chunks, begin - 8 * chunks)[before : before + rows]
+    need(zlib.crc32((offsets - begin).tobytes()) == stream.words[0] & MANY, "places of the items")
+    end = begin + int(part.record["cbytes"]) - sum(int(one["size"].sum()) + 4 * len(one)
+                                                   for one in behind)
+    places = [*offsets.tolist(), end]
+    need(places[0] == at, "items from the first on")
+    for start, stop in pairwise(places):
+        need(16 <= stop - 4 - start and stop <= len(data), "room for an item")
+        chunk = data[start : stop - 4]
+        need(zlib.crc32(chunk) == int.from_bytes(data[stop - 4 : stop], "little"), "an item's crc")
+        nbytes = CHUNK_HEADER.unpack_from(chunk)[4]
+        need(nbytes <= MAX_ITEM_BYTES and nbytes <= len(chunk) * MAX_RATIO, "an item of a size")
+        stream.sizes.append(nbytes)
+        item = decompressed(chunk, stream.typesize, nbytes) if nbytes else b""
+        need(nbytes or chunk == EMPTY_CHUNK, "the chunk of an empty item")
+        stream.data += item
+    need(len(stream.data) == stream.nbytes, "bytes of all items")
+    return end
 
 
 def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
     """Return the bytes of a chunk; check its header before C-Blosc sees it."""
+    need(len(chunk) >= CHUNK_HEADER.size, "a chunk")
     version, version_lz, flags, width, claimed, blocksize, ctbytes = CHUNK_HEADER.unpack_from(chunk)
     need((version, version_lz) == (2, 1), "a chunk of version 2")
     need(not flags & 0x08 and flags & 0x05 != 0x05, "flags that are known")
@@ -1053,6 +643,7 @@ def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
         need(ctbytes == nbytes + 16, "a stored chunk of its size")
     else:
         need(flags >> 5 in (0, 1, 3, 4), "a codec that is known")
+        need(flags >> 5 or ctbytes <= MAX_CHUNK_BYTES + 16, "no large chunk in blosclz")
         need(16 + 4 * -(-nbytes // blocksize) <= ctbytes, "room for the places of the blocks")
     try:
         result: bytes = blosc.decompress(chunk)
@@ -1063,86 +654,362 @@ def decompressed(chunk: bytes, typesize: int, nbytes: int) -> bytes:
     return result
 
 
-def rows_of(
-    type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str = ""
-) -> list[Row]:
-    """Return the value of each row, None for a null."""
+# Values
+
+
+def rows_of(type_: pa.DataType, part: Part) -> list[Row]:
+    """Return the rows of a part without its children, None for a null."""
+    rows, streams = part.rows, part.streams
+    flags = int(part.record["flags"])
+    need(not flags & ITEM_CHUNKS or type_ in BYTES, "items of text or binary")
+    if rows == 0:
+        need(not streams, "no streams without rows")
+        return []
+    names = set(streams) - {VALID}
+    if pa.types.is_null(type_):
+        need(not streams, "no streams of nulls")
+        return [None] * rows
     if pa.types.is_dictionary(type_):
-        assert block.dictionary is not None
-        values = rows_of(type_.value_type, block.dictionary, streams, "dictionary.")
-        codes = np.frombuffer(streams["codes"], streams_of(type_.index_type)[0].dtype)
-        # If the dictionary is empty, every row is null and has code 0.
-        most = max(len(values), 1)
-        need(codes.min(initial=0) >= 0 and codes.max(initial=0) < most, "codes of the dictionary")
-        rows = [values[code] for code in codes.tolist()] if values else [b""] * block.rows
-    elif pa.types.is_null(type_):
-        rows = [None] * block.rows
+        found = dictionary_rows(storage(type_.value_type), part)
     elif type_ == STRUCT:
-        rows = [b""] * block.rows
-    elif type_ in LISTS:
-        (pages,) = (one.pages for one in block.streams if one.layout.name == "values")
-        ends = ends_of(LISTS[type_], block, streams, "", sum(pages or ()))
-        rows = [stop - start for start, stop in pairwise(ends)]
-    elif type_ in NARROW or type_ in WIDE:
-        rows = items_of(type_, block, streams, prefix)
+        need(not names, "no values of a struct")
+        found = [b""] * rows
+    elif type_ == LIST:
+        need(names == {LENGTHS}, "lengths")
+        found = lengths_of(streams[LENGTHS], rows, int(part.record["page"]))
+    elif type_ in BYTES:
+        found = items_of(type_, part)
     else:
-        width = 1 if pa.types.is_boolean(type_) else type_.bit_width // 8
-        data = streams.get(f"{prefix}values", b"")
-        if pa.types.is_boolean(type_):
-            need(not data.strip(b"\0\1"), "booleans of 0 and 1")
-        rows = [data[row * width : (row + 1) * width] for row in range(block.rows)]
-        if pa.types.is_decimal(type_):
-            numbers = [int.from_bytes(row or b"", "little", signed=True) for row in rows]
-            most = max(map(abs, numbers), default=0)
-            need(most < 10**type_.precision, "decimals of no more digits than their precision")
-    if f"{prefix}valid" in streams:
-        bits = np.frombuffer(streams[f"{prefix}valid"], np.uint8)
-        present = np.unpackbits(bits, count=block.rows, bitorder="little").tolist()
-        rows = [
-            row if flag else ~row if type_ in LISTS else None
-            for row, flag in zip(rows, present, strict=True)
-        ]
-    if pa.types.is_dictionary(type_) and not values:
-        need(set(rows) <= {None}, "nulls alone where the dictionary is empty")
-    return rows
+        found = fixed_rows(type_, part, names)
+    if flags & NAN_IS_NULL:
+        need(pa.types.is_floating(type_) and VALID not in streams, "floats, which have NaN")
+        floats = np.frombuffer(b"".join(found), f"<f{width_of(type_)}")
+        return [None if nan else row for row, nan in zip(found, np.isnan(floats), strict=True)]
+    if VALID in streams:
+        present = bits_of(streams[VALID], rows)
+        absent = (lambda row: ~row) if type_ == LIST else (lambda row: None)
+        found = [row if flag else absent(row) for row, flag in zip(found, present, strict=True)]
+    if pa.types.is_boolean(value_type(type_)) or pa.types.is_decimal(value_type(type_)):
+        check_values(value_type(type_), found)
+    return found
 
 
-def items_of(type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str) -> list[Row]:
-    """Return text or bytes, cut at their ends."""
-    data = streams[f"{prefix}values"]
-    ends = ends_of(type_, block, streams, prefix, len(data))
-    rows: list[Row] = [data[start:stop] for start, stop in pairwise(ends)]
+def bits_of(stream: Stream, rows: int) -> list[bool]:
+    """Return which rows have a value."""
+    if stream.kind == CONSTANT:
+        need(stream.words.tolist() == [0], "one word of nulls")
+        return [False] * rows
+    need(stream.kind == PLAIN and len(stream.data) == -(-rows // 8), "a bit a row")
+    need(len(stream.words) == 0, "no words of bits")
+    data = np.frombuffer(stream.data, np.uint8)
+    return np.unpackbits(data, count=rows, bitorder="little").astype(bool).tolist()
+
+
+def codes_of(stream: Stream, rows: int) -> list[int]:
+    """Return the codes of all rows."""
+    need(stream.nbytes == (rows + -rows % 8) * stream.width, "codes of all rows")
+    if stream.width == 0:
+        return [0] * rows
+    codes: list[int] = np.frombuffer(stream.data, f"<u{stream.width}")[:rows].tolist()
+    return codes
+
+
+def lengths_of(stream: Stream, rows: int, page: int) -> list[int]:
+    """Return the lengths of items."""
+    need(stream.kind == NUMBERS and stream.flags == SUM and not stream.exceptions, "lengths")
+    words = stream.words.tolist()
+    need(len(words) == -(-rows >> page) + 2, "words of each page")
+    *starts, least = words
+    need(least >= 0 and starts[0] == 0 and starts == sorted(starts), "words that ascend")
+    need(starts[-1] < MAX_STREAM_BYTES, "a total that can be stored")
+    lengths = [least + code for code in codes_of(stream, rows)]
+    for number, first in enumerate(range(0, rows, 1 << page)):
+        total = sum(lengths[first : first + (1 << page)])
+        need(total == starts[number + 1] - starts[number], "the lengths of a page")
+    return lengths
+
+
+def items_of(type_: pa.DataType, part: Part) -> list[Row]:
+    """Return text or binary."""
+    streams, rows = part.streams, part.rows
+    need(LENGTHS in streams, "lengths")
+    if streams[LENGTHS].kind == DICTIONARY:
+        need(not int(part.record["flags"]) & ITEM_CHUNKS, "items that share chunks")
+        return dictionary_rows(type_, part, is_sorted=True)
+    need(set(streams) - {VALID} == {LENGTHS, VALUES}, "values and lengths")
+    lengths = lengths_of(streams[LENGTHS], rows, int(part.record["page"]))
+    values = streams[VALUES]
+    is_per_item = bool(int(part.record["flags"]) & ITEM_CHUNKS)
+    need(values.kind == (PER_ITEM if is_per_item else PLAIN), "items as the part says")
+    need(not is_per_item or values.sizes == lengths, "the lengths of the chunks")
+    need(len(values.words) == is_per_item, "no words of values")
+    return cut(type_, lengths, values.data)
+
+
+def cut(type_: pa.DataType, lengths: list[int], data: bytes) -> list[Row]:
+    """Return items of these lengths."""
+    need(sum(lengths) == len(data), "bytes of all items")
+    items = [data[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
     if type_ in TEXT:
-        for row in rows:
-            decoded(row or b"")
-    return rows
+        for item in items:
+            try:
+                item.decode("utf-8")
+            except UnicodeDecodeError:
+                refuse("UTF-8")
+    return items
 
 
-def ends_of(
-    type_: pa.DataType, block: Block, streams: dict[str, bytes], prefix: str, size: int
-) -> list[int]:
-    """Return where items begin and end, `size` bytes or rows of a child together."""
-    dtype = "<i4" if type_ in NARROW else "<i8"
-    ends = [0, *np.frombuffer(streams[f"{prefix}ends"], dtype).tolist()]
-    need(ends == sorted(ends) and ends[-1] == size, "ends that ascend to the last item")
-    (pages,) = (one.pages for one in block.all_streams if one.layout.name == f"{prefix}values")
-    last = [*range(block.page_rows, block.rows, block.page_rows), block.rows] if block.rows else []
-    need([ends[row] for row in last] == list(accumulate(pages or ())), "ends of pages")
-    return ends
+def dictionary_rows(type_: pa.DataType, part: Part, *, is_sorted: bool = False) -> list[Row]:
+    """Return the item of each code; `type_` is that of the items."""
+    streams = part.streams
+    name = LENGTHS if type_ in BYTES else VALUES
+    need(name in streams and streams[name].kind == DICTIONARY, "codes")
+    stream = streams[name]
+    need(stream.flags == (0 if is_sorted else UNSORTED), "items that are sorted or not")
+    need(len(stream.words) == 1 and not stream.exceptions, "the number of items")
+    count = int(stream.words[0])
+    need(is_sorted <= count <= (MAX_ITEMS if is_sorted else MAX_VALUES), "not too many items")
+    expected = {ITEMS_VALUES, ITEMS_LENGTHS} if type_ in BYTES else {ITEMS_VALUES}
+    if not count or pa.types.is_null(type_):
+        expected = set()
+    has = set(streams) - {VALID, name, ITEMS_VALID}
+    need(has == expected, "streams of items")
+    items: list[Row] = [b""] * count
+    if pa.types.is_null(type_):
+        items = [None] * count
+    elif count and type_ in BYTES:
+        lengths = lengths_of(streams[ITEMS_LENGTHS], count, 30)
+        items = cut(type_, lengths, streams[ITEMS_VALUES].data)
+    elif count:
+        items = plain_rows(type_, streams[ITEMS_VALUES], count)
+    if ITEMS_VALID in streams:
+        need(not is_sorted, "items that are there")
+        present = bits_of(streams[ITEMS_VALID], count)
+        items = [item if flag else None for item, flag in zip(items, present, strict=True)]
+    need(not is_sorted or len(set(items)) == count, "distinct items")
+    codes = codes_of(stream, part.rows)
+    if count == 0:
+        need(not any(codes) and VALID in streams, "nulls alone without items")
+        need(not any(bits_of(streams[VALID], part.rows)), "nulls alone without items")
+        return [None] * part.rows
+    need(max(codes) < count, "codes of items")
+    return [items[code] for code in codes]
 
 
-# Files and JSON
+def plain_rows(type_: pa.DataType, stream: Stream, rows: int) -> list[bytes]:
+    """Return the values of a plain stream."""
+    width = width_of(type_)
+    need(stream.kind == PLAIN and stream.nbytes == rows * width, "values of all rows")
+    need(len(stream.words) == 0, "no words of plain values")
+    return [stream.data[row * width :][:width] for row in range(rows)]
 
 
-def contents(root: Path, *names: str, size: int | None = None) -> bytes:
-    """Return the bytes of a regular file below the root; refuse symbolic links on the way."""
-    place = root
-    for name in names:
-        place = place / name
-        need(not place.is_symlink(), f"no symbolic link at {place}")
-    need(place.exists() and stat.S_ISREG(place.stat().st_mode), f"a file at {place}")
-    need(size is None or place.stat().st_size == size, f"{size} bytes in {place}")
-    return place.read_bytes()
+def check_values(type_: pa.DataType, rows: list[Row]) -> None:
+    """Check values of types that have rules for them; null rows may have any."""
+    values = {row for row in rows if row is not None}
+    if type_ == pa.bool_():
+        need(values <= {b"\0", b"\1"}, "booleans of 0 and 1")
+    if pa.types.is_decimal(type_):
+        numbers = [abs(int.from_bytes(value, "little", signed=True)) for value in values]
+        need(max(numbers, default=0) < 10**type_.precision, "decimals within their precision")
+
+
+def fixed_rows(type_: pa.DataType, part: Part, names: set[int]) -> list[bytes]:
+    """Return values of fixed width."""
+    width, rows = width_of(type_), part.rows
+    need(VALUES in names, "values")
+    stream = part.streams[VALUES]
+    if stream.kind == DICTIONARY:
+        need(width > 1, "values of more than a byte")
+        return dictionary_rows(type_, part, is_sorted=True)
+    need(names == {VALUES}, "values alone")
+    if stream.kind == PLAIN:
+        return plain_rows(type_, stream, rows)
+    if stream.kind == CONSTANT:
+        need(8 * len(stream.words) == width + -width % 8, "the bytes of a value")
+        return [stream.words.tobytes()[:width]] * rows
+    need(stream.kind == NUMBERS, "an encoding of values")
+    need(type_ == pa.float64() or not stream.flags & (TIMES | NAN_CODE), "flags of doubles")
+    need(type_ == pa.float64() or not stream.power + stream.exceptions, "powers of doubles")
+    words = words_of(part, stream)
+    if type_ == pa.float64():
+        return doubles(part, stream, words)
+    kinds = pa.types
+    need(not kinds.is_floating(type_) and not kinds.is_interval(type_), "numbers")
+    need(kinds.is_decimal(type_) or not kinds.is_fixed_size_binary(type_), "numbers")
+    if type_ == pa.uint64():
+        words = [word + (1 << 63) for word in words]
+    signed = not kinds.is_unsigned_integer(type_) and not kinds.is_boolean(type_)
+    values = [(word % (1 << 8 * width)).to_bytes(width, "little") for word in words]
+    present = bits_of(part.streams[VALID], rows) if VALID in part.streams else [True] * rows
+    for word, value, flag in zip(words, values, present, strict=True):
+        is_same = int.from_bytes(value, "little", signed=signed) == word
+        need(is_same or not flag, "words that are values of the type")
+    return values
+
+
+def wrapped(word: int) -> int:
+    """Return a sum modulo 2^64 as an i64."""
+    return (word + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def words_of(part: Part, stream: Stream) -> list[int]:
+    """Return the word of each row of numbers."""
+    codes, size = codes_of(stream, part.rows), 1 << int(part.record["page"])
+    said, pages = stream.words.tolist(), -(-part.rows // size)
+    exceptions = 2 * stream.exceptions
+    if stream.flags & SUM:
+        need(stream.flags == SUM and not exceptions and len(said) == pages + 1, "words of sums")
+        least, found = said[-1], []
+        for number, first in enumerate(range(0, part.rows, size)):
+            steps = [said[number], *(least + code for code in codes[first + 1 : first + size])]
+            found += map(wrapped, accumulate(steps))
+        return found
+    if not said:
+        need(len(part.pages) == pages, "a base of each page")
+        said = part.pages["min"].tolist()
+    need(len(said) == pages + exceptions, "a base of each page")
+    return [wrapped(said[row // size] + code) for row, code in enumerate(codes)]
+
+
+def doubles(part: Part, stream: Stream, words: list[int]) -> list[bytes]:
+    """Return the doubles of words."""
+    need(not stream.flags & UNSORTED and not stream.flags & SUM, "flags of doubles")
+    values = np.array(words, "<i8").astype("<f8")
+    if stream.power:
+        power = float(f"1e{stream.power}")
+        values = values * float(f"1e-{stream.power}") if stream.flags & TIMES else values / power
+    if stream.flags & NAN_CODE:
+        need(stream.width > 0, "a code of NaN")
+        last = (1 << 8 * stream.width) - 1
+        nans = np.array([code == last for code in codes_of(stream, part.rows)])
+        values.view("<u8")[nans] = 0x7FF8 << 48
+    if stream.exceptions:
+        rows, odd = stream.words[-2 * stream.exceptions :].reshape(2, -1)
+        need(rows[0] >= 0 and rows[-1] < part.rows and (np.diff(rows) > 0).all(), "rows ascending")
+        values.view("<i8")[rows] = odd
+    data = values.tobytes()
+    return [data[at : at + 8] for at in range(0, len(data), 8)]
+
+
+# Stores
+
+
+def store_of(root: Path) -> Any:
+    """Return the files of a table in a directory or in one file."""
+    return OneFile(root) if root.is_file() else Directory(root)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The files of a table in a directory."""
+
+    root: Path
+
+    def names(self, key: str) -> list[str]:
+        """Return the names below a key."""
+        return [path.name for path in (self.root / key).iterdir()]
+
+    def get(self, key: str) -> bytes:
+        """Return the bytes of a regular file; refuse symbolic links on the way."""
+        place = self.root
+        for name in key.split("/"):
+            place = place / name
+            need(not place.is_symlink(), f"no symbolic link at {place}")
+        need(place.exists() and stat.S_ISREG(place.stat().st_mode), f"a file at {place}")
+        return place.read_bytes()
+
+
+FRONT, FOOT, SEAL = struct.Struct("<4sBBBBiiqII"), struct.Struct("<8sQQQII8s"), struct.Struct("<8sQII")
+RECORD = struct.Struct("<4sBBHQQII")
+
+
+class OneFile:
+    """The values of a table in one file: those that the last foot names."""
+
+    def __init__(self, path: Path) -> None:
+        data = self.data = path.read_bytes()
+        need(len(data) >= FRONT.size, "a front")
+        *start, size, _ = FRONT.unpack_from(data)
+        need(start == [b"blpk", 4, 2, 2, 1, -1, -1, -1], "the front of a table")
+        front = data[: FRONT.size + size]
+        holds = parsed(front[FRONT.size :])
+        need(isinstance(holds, dict) and holds.get("holds") == "table", "a table")
+        sealed, at = 0, len(data)
+        while (at := data.rfind(b"blzseal!", 0, at)) >= 0:
+            _, end, zero, crc = SEAL.unpack(data[at : at + SEAL.size].ljust(SEAL.size, b"\0"))
+            if end == at and zero == 0 and zlib.crc32(data[at : at + 20]) == crc:
+                sealed = end
+                break
+        end = len(data)
+        while (end := data.rfind(b"blzf-end", 0, end) + 8) >= 8:
+            foot = data[end - FOOT.size : end].rjust(FOOT.size, b"\0")
+            magic, block, index, _, front_crc, crc, _ = FOOT.unpack(foot)
+            inside = block <= index <= end - FOOT.size
+            if magic == b"blzcomit" and inside and zlib.crc32(data[block : end - 12]) == crc:
+                break
+            end -= 1
+        need(end >= 8, "a commit that is whole")
+        need(end >= sealed, "the commit that was sealed")
+        need(front_crc == zlib.crc32(front), "the front of this foot")
+        self.values = self._index(data[index : end - FOOT.size], end - FOOT.size)
+
+    def _index(self, data: bytes, end: int) -> dict[str, tuple[int, int]]:
+        first, *lines = data.split(b"\n")
+        prefixes, values = parsed(first), {}
+        columns = [prefixes.get(key) for key in ("prefix", "line", "bytes")]
+        need(all(isinstance(one, list) and len(one) == len(lines) for one in columns), "lines")
+        need(sum(map(whole, columns[2])) <= len(self.data), "no more bytes than the file")
+        need(len(set(columns[0])) == len(lines), "no prefix twice")
+        for prefix, length, total, line in zip(*columns, lines, strict=True):
+            need(len(line) == length, "the length of a line")
+            entry = parsed(line)
+            names, *places = (entry.get(key) for key in ("name", "position", "length"))
+            need(len(set(names)) == len(names) == len(places[0]) == len(places[1]), "lists")
+            need(sum(map(whole, places[1])) == total, "the bytes of a prefix")
+            for name, at, size in zip(names, *places, strict=True):
+                need(whole(at) + size <= end, "a value before the foot")
+                values[f"{prefix}/{name}".strip("/")] = (at, size)
+        return values
+
+    def names(self, key: str) -> list[str]:
+        """Return the names below a key."""
+        found = (one.rpartition("/") for one in self.values)
+        return [name for prefix, _, name in found if prefix == key]
+
+    def get(self, key: str) -> bytes:
+        """Return a value."""
+        need(key in self.values, f"a value {key}")
+        at, size = self.values[key]
+        return self.data[at : at + size]
+
+
+def drafts(path: Path) -> list[Version]:
+    """Return the row groups of a file that was never finished, each as a version."""
+    data = path.read_bytes()
+    at, values = FRONT.size + FRONT.unpack_from(data)[8], {}
+    while at + RECORD.size <= len(data):
+        magic, kind, _, length, position, size, crc, head_crc = RECORD.unpack_from(data, at)
+        key, begin = data[at + 32 : at + 32 + length], at + 32 + length
+        value = data[begin : begin + size]
+        if magic != b"blzr" or position != at or zlib.crc32(value) != crc:
+            break
+        if zlib.crc32(data[at : at + 28] + key) != head_crc:
+            break
+        at = begin + size
+        if kind == 2:
+            at += FOOT.size
+            at += SEAL.size if data[at : at + 8] == b"blzseal!" else 0
+        else:
+            values[key.decode()] = (begin, size)
+    store: Any = OneFile.__new__(OneFile)
+    store.data, store.values, found = data, values, []
+    while (key := f"meta/draft/{len(found) + 1:020d}") in values:
+        found.append(rows_of_version(store, *manifest(store.get(key), len(found) + 1)))
+    return found
+
+
+# JSON
 
 
 def parsed(data: bytes) -> Any:
@@ -1151,13 +1018,8 @@ def parsed(data: bytes) -> Any:
     need(data.count(b"[") + data.count(b"{") <= MAX_BRACKETS, "fewer brackets")
     try:
         text = data.decode("utf-8")
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_int=_integer,
-            parse_float=_finite,
-            parse_constant=refuse,
-        )
+        value = json.loads(text, object_pairs_hook=partial(_unique, [0]), parse_int=_integer,
+                           parse_float=_finite, parse_constant=refuse)
         # Only a lone surrogate cannot be encoded again.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
@@ -1166,8 +1028,9 @@ def parsed(data: bytes) -> Any:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    need(len(dict(pairs)) == len(pairs), "no key twice")
+def _unique(members: list[int], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members[0] += len(pairs)
+    need(members[0] <= MAX_MEMBERS and len(dict(pairs)) == len(pairs), "no key twice")
     return dict(pairs)
 
 
@@ -1192,42 +1055,3 @@ def whole(value: Any) -> int:
     """Return an integer of the format."""
     need(type(value) is int and 0 <= value <= MAX_NUMBER, "a whole number")
     return int(value)
-
-
-def array(entry: Any, key: str, count: int | None = None) -> list[int]:
-    """Return the array of integers under a key."""
-    need(isinstance(entry, dict) and isinstance(entry.get(key), list), f"an array {key!r}")
-    need(count is None or len(entry[key]) == count, f"{count} numbers in {key!r}")
-    return [whole(value) for value in entry[key]]
-
-
-def power_of_two(rows: int) -> None:
-    """Refuse a page size that the format does not allow."""
-    need(8 <= rows <= 1 << 30 and rows & (rows - 1) == 0, "rows of a page")
-
-
-def unbase64(text: Any) -> bytes:
-    """Decode base64."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        refuse("base64")
-
-
-def decoded(data: bytes) -> str:
-    """Decode UTF-8."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        refuse("UTF-8")
-
-
-def need(condition: bool, expected: str) -> None:
-    """Raise `Refused` unless the rule holds."""
-    if not condition:
-        refuse(expected)
-
-
-def refuse(expected: str) -> NoReturn:
-    """Raise `Refused` with the broken rule."""
-    raise Refused(f"expected {expected}")
