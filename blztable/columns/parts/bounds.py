@@ -64,25 +64,29 @@ def of_words(pages: Array, words: Array, page: int, ordered: Array | None) -> No
 def of_floats(
     pages: Array, values: Array, form: Physical, page: int, ordered: Array | None
 ) -> None:
-    """Put the extremes of floats into page records; `ordered` are the rows that have an order."""
-    first = cuts(len(values), page)
+    """Put the extremes of floats into page records; `ordered` are the rows that have an order.
+
+    Of a matrix, each row is that of a part, and so is each row of the page records.
+    """
+    first = cuts(values.shape[-1], page)
     if values.itemsize == 2:
         with np.errstate(invalid="ignore"):
             values = values.astype("<f4")
-    if ordered is None:
-        low, high = np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
-    else:
+    least, most = values, values
+    if ordered is not None:
         infinity = values.dtype.type(np.inf)
-        low = np.minimum.reduceat(np.where(ordered, values, infinity), first)
-        high = np.maximum.reduceat(np.where(ordered, values, -infinity), first)
-        none = low > high
-        low[none], high[none] = infinity, -infinity
+        least, most = np.where(ordered, values, infinity), np.where(ordered, values, -infinity)
+    low = np.minimum.reduceat(least, first, axis=-1)
+    high = np.maximum.reduceat(most, first, axis=-1)
     put(pages, words_of(low, form), words_of(high, form))
     # The least of 0.0 and -0.0 may be either: there the bits decide.
-    for number in np.flatnonzero((low == 0) | (high == 0)).tolist():
-        rows = slice(number << page, number + 1 << page)
-        exact = words_of(values[rows] if ordered is None else values[rows][ordered[rows]], form)
-        pages["min"][number], pages["max"][number] = exact.min(), exact.max()
+    zeros = (low == 0) | (high == 0)
+    if zeros.any() and (np.signbit(values) & (values == 0)).any():
+        for place in np.argwhere(zeros).tolist():
+            rows = (*place[:-1], slice(place[-1] << page, place[-1] + 1 << page))
+            exact = values[rows] if ordered is None else values[rows][ordered[rows]]
+            words = words_of(exact, form)
+            pages[tuple(place)]["min"], pages[tuple(place)]["max"] = words.min(), words.max()
 
 
 def widen(pages: Array, scaled: Array, of: Array) -> None:
@@ -90,7 +94,7 @@ def widen(pages: Array, scaled: Array, of: Array) -> None:
     known = ~np.isnan(scaled)
     numbers, of = scaled[known], of[known]
     # More on each side: the products with the power of ten are rounded, here and by a reader.
-    more = np.abs(numbers) * 2.0**-50 + 1
+    more = np.where(np.isinf(numbers), 0, np.abs(numbers) * 2.0**-50 + 1)
     for name, bound, extreme in (
         ("min", np.floor(numbers - more), np.minimum),
         ("max", np.ceil(numbers + more), np.maximum),

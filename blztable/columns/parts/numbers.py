@@ -44,9 +44,10 @@ _STEP = 1 << 15
 
 def extremes(values: Array, valid: Array | None, page: int) -> tuple[Array, Array]:
     """Return the least and the greatest integer of each page; least above greatest for none."""
-    first = cuts(len(values), page)
+    first = cuts(values.shape[-1], page)
     if valid is None:
-        return np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
+        least = np.minimum.reduceat(values, first, axis=-1)
+        return least, np.maximum.reduceat(values, first, axis=-1)
     info = np.iinfo(values.dtype)
     least = np.minimum.reduceat(np.where(valid, values, values.dtype.type(info.max)), first)
     most = np.maximum.reduceat(np.where(valid, values, values.dtype.type(info.min)), first)

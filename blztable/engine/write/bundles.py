@@ -1,39 +1,41 @@
-"""Bundles: one superchunk for all parts of a small row group.
+"""Bundles: one data file for all parts of a small row group.
 
-A part of its own costs about as much time as 100 KB of data: a file, a front, a trailer, and for
-each stream a chunk. So the streams of a small row group lie one behind the other, and are
-compressed together. A merge makes ordinary parts of them when they are large enough. Knows nothing
-of how an array is encoded.
+A part of its own costs about as much time as 100 KB of data: a file, its metadata, and for each
+stream a chunk. So the parts of a small row group share a file. A merge makes ordinary parts of them
+when they are large enough. Knows nothing of how an array is encoded.
 """
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from blztable import tuning
-from blztable.columns.paging import CHUNK_BYTES
+from blztable.columns.parts.batch import EncodedBatch
 from blztable.engine.run.limits import MemoryBudget
-from blztable.engine.run.pool import Task, batches
-from blztable.engine.write.bundle_builder import (
-    BUNDLE_CHUNK_BYTES,
-    BundleBuilder,
-    BundledPart,
-    PartBatch,
-    directory_bytes,
+from blztable.engine.run.pool import Task
+from blztable.engine.write.chunks import (
+    ChunkInput,
+    compressed,
+    inputs_of,
+    records_of,
+    runs_of,
 )
-from blztable.engine.write.reuse import compressing
-from blztable.errors import LimitError
-from blztable.format import bundle, layout
-from blztable.format.bundle import (
-    BUNDLE,
-    MAX_DIRECTORY_BYTES,
-    BundleMeta,
-)
-from blztable.format.header import Checksum
-from blztable.format.metadata import BlockInfo
-from blztable.format.superchunk import pack
-from blztable.storage.store import KeyTaken, Store
+from blztable.engine.write.files import FileWriter
+from blztable.engine.write.options import CompressionOptions
+from blztable.engine.write.trial import compression_of
+from blztable.format import layout
+from blztable.format.chunk import Compression
+from blztable.format.header import crc32
+from blztable.format.layout import Path
+from blztable.format.records import KINDS, VALID, Array, Records
+
+# Takes the index of a column and the records of its part.
+OnStored = Callable[[int, Records], None]
 
 
 def is_small(nbytes: Collection[int]) -> bool:
@@ -42,27 +44,11 @@ def is_small(nbytes: Collection[int]) -> bool:
     return len(nbytes) > 1 and 0 < sum(nbytes) <= most
 
 
-@dataclass(slots=True)
-class BundleWriter:
-    """The bundles of a write: their numbers, and those written so far."""
+class BundledBatch(NamedTuple):
+    """Parts that go to a bundle, and how they are to be compressed."""
 
-    store: Store
-    # The first number to use; above 1 if the table has bundles already.
-    first_k: int
-    file_numbers: list[int] = field(default_factory=list)
-
-    def put(self, pieces: Sequence[bytes]) -> int:
-        """Store a bundle under the first number that is free; return the number."""
-        k = max([self.first_k, *(number + 1 for number in self.file_numbers)])
-        while k <= layout.MAX_ID:
-            try:
-                self.store.put_new(layout.part(layout.SHARED, k), pieces)
-            except KeyTaken:
-                k += 1  # Another writer uses that number.
-            else:
-                self.file_numbers.append(k)
-                return k
-        raise LimitError(f"{self.store.name}: all bundle numbers up to {layout.MAX_ID} are used")
+    batch: EncodedBatch
+    asked: CompressionOptions
 
 
 class Bundle:
@@ -71,87 +57,161 @@ class Bundle:
     def __init__(
         self,
         columns: Mapping[int, int],
-        rows: int,
-        writer: BundleWriter,
-        checksum: Checksum,
+        paths: Sequence[Path],
+        files: FileWriter,
+        numbers: list[int],
+        target: int,
         budget: MemoryBudget,
+        on_stored: OnStored,
     ) -> None:
-        """Wait for the parts of columns, given their bytes by index, in the order of the file."""
+        """Wait for the parts of columns, given their bytes by index.
+
+        `paths` are those of all nodes. The number of the file is added to `numbers`.
+        """
         self.columns = columns.keys()
+        self._paths = paths
+        self._files = files
+        self._numbers = numbers
+        self._target = target
         self._budget = budget
+        self._on_stored = on_stored
         nbytes = sum(columns.values())
         # The bytes that the bundle releases, because it has the parts until they are compressed.
         self._held = nbytes if nbytes > tuning.current.large_bundle_bytes else 0
-        self._rows = rows
-        self._writer = writer
-        self._checksum = checksum
         self._lock = threading.Lock()
         self._unfinished = len(columns)
-        # By the index of the first column.
-        self._parts: dict[int, BundledPart | PartBatch] = {}
-        # The stored bundle; None if no part is in it.
-        self.meta: BundleMeta | None = None
-        # The bytes that `entries` and `encodings` may still get.
-        self._room = MAX_DIRECTORY_BYTES
-
-    def takes(self, part: BundledPart | PartBatch) -> bool:
-        """True if a part fits into the bundle, which then keeps room for it."""
-        room = directory_bytes(part)
-        if room is None:
-            return False
-        with self._lock:
-            is_taken = room <= self._room
-            self._room -= room if is_taken else 0
-            return is_taken
+        self._batches: list[BundledBatch] = []
+        # The number of the file, drawn in the order of the row groups; None until it is stored,
+        # and 0 if no part is in it.
+        self.number: int | None = None
+        self._first_number = files.numbers.next()
 
     @property
     def is_large(self) -> bool:
         """True if the bundle releases the memory of its columns, and not the parts."""
         return self._held > 0
 
-    def add(self, columns: Sequence[int], part: BundledPart | PartBatch | None) -> list[Task]:
-        """Add the parts of columns, None if they have files; the last ones return tasks to run."""
+    def add(self, parts: int, batches: Sequence[BundledBatch]) -> list[Task]:
+        """Add so many parts, of which those with bytes are in batches.
+
+        The last ones return tasks to run.
+        """
         with self._lock:
-            if part is not None:
-                self._parts[columns[0]] = part
-            self._unfinished -= len(columns)
+            self._batches += batches
+            self._unfinished -= parts
             is_last = self._unfinished == 0
         return self._finish() if is_last else []
 
     def _finish(self) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
-        builder = BundleBuilder([self._parts[first] for first in sorted(self._parts)])
-        self._parts.clear()
-        # A piece is released as soon as it is compressed.
-        pieces = dict(enumerate(builder.pieces()))
-        chunks: list[bytes] = [b""] * len(pieces)
-        digests = chunks.copy()
-        make = compressing(self._checksum)
-        count = self._unfinished = len(pieces)
-        if not count:
+        # Threads add their parts in any order.
+        batches = sorted(self._batches, key=lambda one: int(one.batch.columns[0]))
+        self._batches.clear()
+        if not batches:
+            self.number = 0
             self._budget.release(self._held)
+            return []
+        # The chunks of each batch, and all of them; a piece is released once it is compressed.
+        counts, inputs = [], list[ChunkInput]()
+        for (batch, _), compressions in zip(batches, _compressions(batches), strict=True):
+            before = len(inputs)
+            inputs += inputs_of(batch, compressions, self._target)
+            counts.append(len(inputs) - before)
+        runs, pieces = runs_of(inputs), dict(enumerate(inputs))
+        inputs.clear()
+        chunks: list[bytes] = [b""] * len(pieces)
+        crcs = [0] * len(pieces)
+        parts = [replace(batch, data=tuple(map(_shape_of, batch.data))) for batch, _ in batches]
+        count = self._unfinished = len(runs)
 
-        def compress(number: int) -> None:
-            chunks[number], digests[number] = make(number, pieces.pop(number))
-            # The shares add up to all bytes.
-            shares = (self._held * (number + 1) // count, self._held * number // count)
-            self._budget.release(shares[0] - shares[1])
+        def compress(start: int, stop: int, share: int) -> None:
+            for number in range(start, stop):
+                chunk = chunks[number] = compressed(pieces.pop(number))
+                crcs[number] = crc32(chunk)
+            self._budget.release(share)
             with self._lock:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
             if is_last:
-                self._put(builder, chunks, digests)
+                self._put(parts, counts, chunks, crcs)
 
-        calls = (partial(compress, number) for number in range(count))
-        return list(batches(calls, CHUNK_BYTES // BUNDLE_CHUNK_BYTES))
+        # The shares add up to all bytes.
+        shares = [self._held * (n + 1) // count - self._held * n // count for n in range(count)]
+        return [partial(compress, *run, share) for run, share in zip(runs, shares, strict=True)]
 
     def _put(
-        self, builder: BundleBuilder, chunks: Sequence[bytes], digests: Sequence[bytes]
+        self,
+        batches: Sequence[EncodedBatch],
+        counts: Sequence[int],
+        chunks: Sequence[bytes],
+        crcs: Sequence[int],
     ) -> None:
-        page_rows = bundle.page_rows_of(self._rows)
-        info = BlockInfo(self._rows, page_rows, builder.streams, encoding=BUNDLE)
-        packed, meta = pack(info, chunks, digests, self._checksum, {})
-        k = self._writer.put(packed)
-        self.meta = BundleMeta(k, meta.cbytes, meta.front_length, meta.trailer_length, meta.crc)
-        lengths = [len(chunk) + self._checksum.size for chunk in chunks]
-        builder.report_stored(lengths, meta.cbytes)
+        """Store the file, with its parts in the order of the columns."""
+        found, first = [], 0
+        for batch, count in zip(batches, counts, strict=True):
+            stop = first + count
+            found.append(records_of(batch, chunks[first:stop], crcs[first:stop], self._target))
+            first = stop
+        columns = np.concatenate([batch.columns for batch in batches])
+        records, order = _in_order(found, columns)
+        chunks, crcs = [chunks[at] for at in order], [crcs[at] for at in order]
+        indices = np.sort(columns).tolist()
+        nodes = [self._paths[index] for index in indices]
+        number, records = self._files.put(
+            layout.SHARED, self._first_number, nodes, records, chunks, crcs
+        )
+        self._numbers.append(number)
+        for index, part in zip(indices, _split(records), strict=True):
+            self._on_stored(index, part)
+        self.number = number
+
+
+def _shape_of(data: Array) -> Array:
+    """Return a matrix of this shape without memory."""
+    return np.broadcast_to(np.uint8(0), data.shape)
+
+
+def _in_order(found: Sequence[Records], columns: Array) -> tuple[Records, list[int]]:
+    """Return the records of all parts in the order of their columns, and that of their chunks."""
+    arrays = [np.concatenate([one.arrays[kind] for one in found]) for kind in range(len(KINDS))]
+    whole = Records(len(columns), 1, *arrays)
+    orders = [np.argsort(columns[owner], kind="stable") for owner in whole.owners()]
+    ordered = [array[order] for array, order in zip(arrays, orders, strict=True)]
+    chunks: list[int] = orders[2].tolist()
+    return Records(len(columns), 1, *ordered), chunks
+
+
+def _split(records: Records) -> Iterator[Records]:
+    """Yield the records of each part."""
+    streams = records.first_stream
+    ends = (
+        np.arange(len(records.parts) + 1),
+        streams,
+        records.first_chunk[streams],
+        records.first_page,
+        records.first_word[streams],
+        records.first_prefix,
+    )
+    bounds = zip(*(end.tolist() for end in ends), strict=True)
+    for starts, stops in pairwise(bounds):
+        some = map(slice, starts, stops)
+        yield Records(1, 1, *(array[one] for array, one in zip(records.arrays, some, strict=True)))
+
+
+def _compressions(batches: Sequence[BundledBatch]) -> list[list[Compression]]:
+    """Return the compression of each stream of each batch: one for all streams of one form."""
+    forms: dict[tuple[object, ...], list[Array]] = {}
+    keys = []
+    for batch, asked in batches:
+        of_batch = []
+        for stream, data in zip(batch.streams, batch.data, strict=True):
+            key = (stream.typesize, stream.kind, stream.is_text, stream.name == VALID, asked)
+            forms.setdefault(key, []).extend(data)
+            of_batch.append((key, stream))
+        keys.append(of_batch)
+    known: dict[tuple[object, ...], Compression] = {}
+    for (_, asked), of_batch in zip(batches, keys, strict=True):
+        for key, stream in of_batch:
+            if key not in known:
+                known[key] = compression_of(stream, forms[key], asked)
+    return [[known[key] for key, _ in of_batch] for of_batch in keys]

@@ -21,11 +21,13 @@ from blztable.arrow.types import Portion
 from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Progress, Task, run_groups
 from blztable.engine.version.staged import NewGroups
-from blztable.engine.write.bundles import Bundle, BundleWriter, is_small
+from blztable.engine.write.bundles import Bundle, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns
-from blztable.engine.write.options import Storage, checksum_of, is_packed, is_plain
+from blztable.engine.write.files import FileWriter, Numbers
+from blztable.engine.write.options import Storage, is_packed, is_plain
 from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
+from blztable.format.records import Records
 from blztable.storage.store import Store
 
 # Is given the columns, and the rows and the bundles of the row groups that were begun.
@@ -34,26 +36,30 @@ OnProgress = Callable[[Sequence[ColumnWriter], Sequence[int], Sequence[Bundle | 
 
 def write_groups(
     store: Store,
+    uuid: str,
     columns: Sequence[ColumnWriter],
     groups: Iterable[Portion],
     storage: Storage,
     progress: Progress,
+    numbers: Numbers,
     old: Old | None = None,
-    bundles: BundleWriter | None = None,
+    bundle_numbers: list[int] | None = None,
     on_progress: OnProgress | None = None,
 ) -> NewGroups:
-    """Write row groups in their order, and return them; none may be empty.
+    """Write row groups of the table with this uuid in their order, and return them; none is empty.
 
-    There is a writer for each node of the columns of the row groups, in pre-order.
+    There is a writer for each node of the columns of the row groups, in pre-order. Files are
+    numbered by `numbers`.
 
-    Small row groups are bundled if there is a writer of bundles. The next row group is fetched
-    while one is written. The memory of an array is released as soon as it is encoded. Chunks with
-    the same contents as in the part that `old` returns are copied. `on_progress` is called between
-    tasks, and at the end.
+    Small row groups are bundled if there is a list for the numbers of bundles. The next row group
+    is fetched while one is written. The memory of an array is released as soon as it is encoded.
+    Chunks with the same contents as in the part that `old` returns are copied. `on_progress` is
+    called between tasks, and at the end.
     """
     rows: list[int] = []
     made: list[Bundle | None] = []
-    shared = Shared(store, storage, progress, MemoryBudget(tuning.current.one_thread_bytes), old)
+    budget = MemoryBudget(tuning.current.one_thread_bytes)
+    shared = Shared(FileWriter(store, uuid, numbers), storage, progress, budget, old)
 
     def tasks() -> Iterator[Iterator[Task]]:
         for table, nrows in groups:
@@ -67,9 +73,10 @@ def write_groups(
             # The largest first: memory is released early, and small tasks remain for the end.
             arrays = deque(sorted(entries, key=_nbytes, reverse=True))
             del entries
-            shared.budget.acquire(sum(map(_nbytes, arrays)))
-            made.append(_bundle(shared, arrays, nrows, bundles))
-            yield _encode_tasks(shared, arrays, (len(rows), nrows), made[-1])
+            budget.acquire(sum(map(_nbytes, arrays)))
+            group = len(rows), nrows
+            made.append(_bundle(shared, arrays, group, columns, bundle_numbers))
+            yield _encode_tasks(shared, arrays, group, made[-1])
             rows.append(nrows)
 
     def after_task() -> None:
@@ -77,10 +84,10 @@ def write_groups(
         if on_progress is not None:
             on_progress(columns, rows, made)
 
-    run_groups(tasks(), shared.budget, after_task)
+    run_groups(tasks(), budget, after_task)
     if on_progress is not None:
         on_progress(columns, rows, made)
-    return NewGroups(rows, [bundle.meta if bundle else None for bundle in made])
+    return NewGroups(rows, [bundle.number or 0 if bundle else 0 for bundle in made])
 
 
 # The index of a column, its writer, its rows in one row group, and their bytes.
@@ -109,9 +116,15 @@ def _encode_tasks(
 
 
 def _bundle(
-    shared: Shared, arrays: Iterable[_Entry], rows: int, writer: BundleWriter | None
+    shared: Shared,
+    arrays: Iterable[_Entry],
+    group: tuple[int, int],
+    columns: Sequence[ColumnWriter],
+    numbers: list[int] | None,
 ) -> Bundle | None:
     """Return the bundle of a small row group; None if its parts get files of their own."""
+    if numbers is None:
+        return None
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
@@ -122,7 +135,15 @@ def _bundle(
         and is_packed(own)
         and nbytes <= tuning.current.bundled_column_bytes
     }
-    if writer is None or not is_small(nbytes.values()):
+    if not is_small(nbytes.values()):
         return None
-    columns = dict(sorted(nbytes.items()))
-    return Bundle(columns, rows, writer, checksum_of(shared.storage), shared.budget)
+    of_group, rows = group
+
+    def on_stored(index: int, records: Records) -> None:
+        columns[index].parts[of_group] = records
+        # A node counts like a column, whatever rows it has.
+        shared.progress.add(rows)
+
+    paths = [column.path for column in columns]
+    target = shared.storage.chunk_bytes
+    return Bundle(nbytes, paths, shared.files, numbers, target, shared.budget, on_stored)

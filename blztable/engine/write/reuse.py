@@ -9,71 +9,50 @@ Knows nothing of rows or of what changed: bytes to be written are compared with 
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
-from blztable.engine.read.parts import Part, chunk_at
+from blztable.columns.parts.batch import EncodedBatch
+from blztable.engine.read.parts import Part, StoredStream
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED
+from blztable.engine.write.chunks import ChunkInput, compressed, cuts_of
 from blztable.format.chunk import (
     CODEC_SHIFT,
-    EMPTY_CHUNK,
     LARGE_CHUNK_BYTES,
     MEMCPYED,
     WRITABLE_CODECS,
     ChunkHeader,
-    Compression,
     decompress_into,
 )
-from blztable.format.header import Checksum
-from blztable.format.metadata import BlockInfo
 
-
-class ChunkInput(NamedTuple):
-    """The bytes of a chunk before compression, and how to compress them."""
-
-    data: np.ndarray
-    typesize: int
-    compression: Compression
-
-
-# Returns a chunk and its digest, given the chunk's index in its part.
-Make = Callable[[int, ChunkInput], tuple[bytes, bytes]]
+# Returns a chunk, given its index in its part.
+Make = Callable[[int, ChunkInput], bytes]
 # Returns the part that a new part replaces, given the indices of the column and the row group in
 # this write. It may be called from any thread.
 Old = Callable[[int, int], Part | None]
 
 
-def compressing(checksum: Checksum) -> Make:
-    """Return a function that compresses every chunk."""
-
-    def make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
-        chunk = EMPTY_CHUNK
-        if piece.data.nbytes:
-            chunk = piece.compression.compress(piece.data, piece.typesize, LARGE_CHUNK_BYTES)
-        return chunk, checksum.digest(chunk)
-
-    return make
+def compressing(index: int, piece: ChunkInput) -> bytes:
+    """Compress a chunk."""
+    return compressed(piece)
 
 
-def copying(old: Part, info: BlockInfo, checksum: Checksum) -> Make:
+def copying(old: Part, batch: EncodedBatch, target: int) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
-    make, superchunk, reader = compressing(checksum), old.superchunk, old.reader
-    if superchunk is None or reader is None or old.checksum.id != checksum.id:
-        return make
-    counterparts = dict(_counterparts(old, info))
+    counterparts = dict(_counterparts(old, batch, target))
 
-    def copy_or_make(index: int, piece: ChunkInput) -> tuple[bytes, bytes]:
+    def copy_or_make(index: int, piece: ChunkInput) -> bytes:
         counterpart = counterparts.get(index)
         if counterpart is not None and piece.data.nbytes:
+            stream, number = counterpart
             try:
-                chunk = chunk_at(superchunk, reader, counterpart)
+                chunk = stream.compressed(number)
                 if _has_codec(chunk, piece.compression.codec) and _holds(chunk, piece):
-                    return chunk, checksum.digest(chunk)
+                    return bytes(chunk)
             except DAMAGED:
                 pass  # The chunk is damaged: compress its contents instead.
-        return make(index, piece)
+        return compressed(piece)
 
     return copy_or_make
 
@@ -86,20 +65,22 @@ def opened(old: Old, index: int, group: int) -> Part | None:
         return None
 
 
-def _counterparts(old: Part, info: BlockInfo) -> Iterator[tuple[int, int]]:
-    """Yield (new index, old index) of chunks that have the same index and size in their stream.
+def _counterparts(
+    old: Part, batch: EncodedBatch, target: int
+) -> Iterator[tuple[int, tuple[StoredStream, int]]]:
+    """Yield the new index, and the old stream and index, of chunks of one index and size.
 
     If an item of text grew, the chunks behind it begin at other rows, and few of them are equal.
     """
-    first, specs = 0, old.streams
-    for name, stream in info.walk():
-        spec = specs.get(name)
-        if spec is not None and spec.info.typesize == stream.typesize:
-            sizes = zip(stream.chunks, spec.info.chunks, strict=False)
-            for index, (size, old_size) in enumerate(sizes):
-                if size == old_size:
-                    yield first + index, spec.first_chunk + index
-        first += len(stream.chunks)
+    first = 0
+    for stream, data in zip(batch.streams, batch.data, strict=True):
+        sizes = np.diff(cuts_of(stream, data.shape[1], target)).tolist()
+        stored = old.streams.get(stream.name)
+        if stored is not None and stored.typesize == stream.typesize:
+            for number, pair in enumerate(zip(sizes, stored.sizes, strict=False)):
+                if pair[0] == pair[1]:
+                    yield first + number, (stored, number)
+        first += len(sizes) if data.shape[1] or stream.sizes is not None else 0
 
 
 def _has_codec(chunk: bytes, codec: str) -> bool:

@@ -1,11 +1,11 @@
-"""Choose the compression of a stream by a trial: compress a small part of it in several ways.
+"""Choose the compression of streams by a trial: compress a small part of them in several ways.
 
 Numbers and codes are tried in lz4 with each shuffle. Text is compressed with lz4hc, which is read
 as fast as lz4. zstd takes three to five times longer to read, so it is chosen only where it saves
 much: for UUIDs, telephone numbers and numbers as text, in which lz4 finds little that repeats.
 
-At most an eighth of a stream is tried, so a trial costs little beside the compression. Knows the
-bytes of a stream, and neither types nor files.
+At most an eighth of the bytes is tried, so a trial costs little beside the compression. Knows the
+bytes of streams, and neither types nor files.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from blztable.columns.blocks import Stream
+from blztable.columns.parts.stream import Stream
 from blztable.engine.write.options import SIZE, SPEED, CompressionOptions
 from blztable.format.chunk import BIT, BYTE, UNSHUFFLED, Compression
+from blztable.format.records import PLAIN, VALID, Array
 
-# Most bytes that are tried, in two runs. With more, the trial takes 5 % of a write of numbers.
+# Most bytes that are tried. With more, the trial takes 5 % of a write of numbers.
 TRIED_BYTES = 1 << 16
-# Smaller streams are not tried: the trial would take as long as the compression.
+# Fewer bytes are not tried: the trial would take as long as the compression.
 LEAST_BYTES = 1 << 16
 
 LZ4 = Compression("lz4", 5)
@@ -48,26 +49,32 @@ LZ4_HELPS = 0.75
 LZ4_FAILS = 0.99
 
 
-def compression_of(stream: Stream, options: CompressionOptions) -> Compression:
-    """Return how to compress a stream: as the options say, otherwise by a trial."""
-    layout, shuffle = stream.layout, options.shuffle
-    usual = shuffle or layout.shuffle or (BYTE if layout.typesize > 1 else UNSHUFFLED)
+def compression_of(
+    stream: Stream, streams: Sequence[Array], options: CompressionOptions
+) -> Compression:
+    """Return how to compress streams of one form: as the options say, otherwise by a trial.
+
+    `stream` is one of the streams, and `streams` are the bytes of all.
+    """
+    shuffle = options.shuffle
+    usual = shuffle or (BYTE if stream.typesize > 1 else UNSHUFFLED)
+    if stream.kind != PLAIN:
+        usual = shuffle or BIT
     if options.codec is not None:
         level = LEVELS[options.codec] if options.clevel is None else options.clevel
         return Compression(options.codec, level, usual)
-    is_tried = stream.data.nbytes >= LEAST_BYTES
-    sample = _Sample(stream) if is_tried else None
-    if layout.bits is None:
+    total = sum(map(len, streams))
+    sample = _Sample(stream, streams, total) if total >= LEAST_BYTES else None
+    if stream.is_text:
         return replace(_of_text(sample, options.optimize), shuffle=usual)
     if sample is None:
         small = SMALL if options.optimize == SIZE else LZ4
-        # `replace` takes ten times longer, for each part of a wide table.
         return Compression(small.codec, small.clevel, usual)
     shuffles = (shuffle,) if shuffle else _shuffles(stream)
-    return _of_numbers(sample, options.optimize, shuffles, stream.encoding is not None)
+    return _of_numbers(sample, options.optimize, shuffles, stream.kind != PLAIN)
 
 
-def dictionary_worth(data: np.ndarray, options: CompressionOptions) -> float:
+def dictionary_worth(data: Array, options: CompressionOptions) -> float:
     """Return how many bytes the codes of many items may have that replace this text."""
     if options.optimize == SPEED or not len(data):
         return 0
@@ -81,20 +88,30 @@ def dictionary_worth(data: np.ndarray, options: CompressionOptions) -> float:
 
 
 class _Sample:
-    """Some bytes of a stream, and how many there are once they are compressed."""
+    """Some bytes of streams, and how many there are once they are compressed."""
 
-    def __init__(self, stream: Stream) -> None:
-        data, self._typesize = stream.data, stream.layout.typesize
+    def __init__(self, stream: Stream, streams: Sequence[Array], total: int) -> None:
+        self._typesize = stream.typesize
         # Blosc shuffles only multiples of this.
-        unit = 8 * self._typesize
-        half = min(TRIED_BYTES, data.nbytes // 8) // 2 // unit * unit
-        starts = (data.nbytes // 4 // unit * unit, data.nbytes * 3 // 4 // unit * unit)
-        self._data = np.concatenate([data[start : start + half] for start in starts])
-        self.nbytes = self._data.nbytes
+        unit, most = 8 * self._typesize, min(TRIED_BYTES, total // 8)
+        if len(streams) == 1:
+            (data,) = streams
+            half = most // 2 // unit * unit
+            starts = (len(data) // 4 // unit * unit, len(data) * 3 // 4 // unit * unit)
+            self._pieces = [np.concatenate([data[start : start + half] for start in starts])]
+        else:
+            # Each stream is compressed by itself.
+            count = max(min(most * len(streams) // total, len(streams)), 1)
+            places = [(2 * number + 1) * len(streams) // (2 * count) for number in range(count)]
+            each = max(most // count // unit, 1) * unit
+            self._pieces = [np.ascontiguousarray(streams[place][:each]) for place in places]
+        self._pieces = [piece for piece in self._pieces if len(piece)]
+        self.nbytes = sum(map(len, self._pieces))
 
     def leaves(self, compression: Compression) -> float:
         """Return the share of the bytes that is left."""
-        return len(compression.compress(self._data, self._typesize)) / self.nbytes
+        sizes = (len(compression.compress(piece, self._typesize)) for piece in self._pieces)
+        return sum(sizes) / self.nbytes
 
 
 def _of_text(sample: _Sample | None, optimize: str | None) -> Compression:
@@ -134,7 +151,7 @@ def _of_numbers(
 
 def _shuffles(stream: Stream) -> tuple[str, ...]:
     """Return the shuffles that may help."""
-    if stream.layout.typesize > 1:
+    if stream.typesize > 1:
         return UNSHUFFLED, BYTE, BIT
     # A bit of a validity bitmap stands for a row of its own.
-    return (UNSHUFFLED, BIT) if stream.layout.bits == 8 else (UNSHUFFLED,)
+    return (UNSHUFFLED, BIT) if stream.name != VALID else (UNSHUFFLED,)
