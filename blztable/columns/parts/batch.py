@@ -1,4 +1,4 @@
-"""Parts of equal form, encoded together: columns of one type of numbers and equal rows, as a matrix.
+"""Parts of equal form, encoded together: columns of one type and equal rows, as a matrix.
 
 A choice for each column takes longer than its few kilobytes. Here numpy works on all columns
 together, and only `numbers` is tried, without sums. Each column has the encoding and the codes that
@@ -189,7 +189,7 @@ def _decimals_by(
     filled = low <= high
     base = np.where(filled, low, 0)
     spans = np.where(filled, high - base, 0).max(axis=1) + counts[:, 0]
-    widths = np.array([max(width_of(span), has) for span, (has, _) in zip(spans.tolist(), counts.tolist())])
+    widths = np.maximum(np.array(list(map(width_of, spans.tolist()))), counts[:, 0])
     widths[counts[:, 1] > most] = 8
     for width, has_nans, many in np.unique(np.column_stack([widths, counts]), axis=0).tolist():
         if width > 4:
@@ -244,6 +244,4 @@ def _batch(
     pages: Array,
 ) -> EncodedBatch:
     flags = 0 if stream.exceptions else EXACT_BOUNDS
-    return EncodedBatch(
-        places, rows, page, size * rows, (stream,), (data,), (words,), pages, flags
-    )
+    return EncodedBatch(places, rows, page, size * rows, (stream,), (data,), (words,), pages, flags)

@@ -116,6 +116,7 @@ def physical(type_: pa.DataType) -> Physical:
 
 
 @lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def dtype_text(type_: pa.DataType) -> str:
     """Return what the values of a node are, for readers of its data file alone.
 

@@ -25,13 +25,13 @@ from blztable.engine.write.chunks import (
     records_of,
     runs_of,
 )
+from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.files import FileWriter
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.trial import compression_of
 from blztable.format import layout
+from blztable.format.checksums import crc32
 from blztable.format.chunk import Compression
-from blztable.format.header import crc32
-from blztable.format.layout import Path
 from blztable.format.records import KINDS, VALID, Array, Records
 
 # Takes the index of a column and the records of its part.
@@ -42,6 +42,10 @@ def is_small(nbytes: Collection[int]) -> bool:
     """True if a row group with these bytes in each column is bundled."""
     most = min(tuning.current.bundle_bytes, tuning.current.bundled_bytes * len(nbytes))
     return len(nbytes) > 1 and 0 < sum(nbytes) <= most
+
+
+class BundleWriter:
+    """For modules that are not on records yet."""
 
 
 class BundledBatch(NamedTuple):
@@ -57,7 +61,7 @@ class Bundle:
     def __init__(
         self,
         columns: Mapping[int, int],
-        paths: Sequence[Path],
+        writers: Sequence[ColumnWriter],
         files: FileWriter,
         numbers: list[int],
         target: int,
@@ -66,10 +70,10 @@ class Bundle:
     ) -> None:
         """Wait for the parts of columns, given their bytes by index.
 
-        `paths` are those of all nodes. The number of the file is added to `numbers`.
+        `writers` are those of all columns. The number of the file is added to `numbers`.
         """
         self.columns = columns.keys()
-        self._paths = paths
+        self._writers = writers
         self._files = files
         self._numbers = numbers
         self._target = target
@@ -156,9 +160,9 @@ class Bundle:
         records, order = _in_order(found, columns)
         chunks, crcs = [chunks[at] for at in order], [crcs[at] for at in order]
         indices = np.sort(columns).tolist()
-        nodes = [self._paths[index] for index in indices]
+        writers = [self._writers[index] for index in indices]
         number, records = self._files.put(
-            layout.SHARED, self._first_number, nodes, records, chunks, crcs
+            layout.SHARED, self._first_number, writers, records, chunks, crcs
         )
         self._numbers.append(number)
         for index, part in zip(indices, _split(records), strict=True):

@@ -5,6 +5,7 @@ threads.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from blztable import tuning
 from blztable.columns.parts.batch import EncodedBatch
 from blztable.columns.parts.stream import NO_WORDS, Stream
-from blztable.format.header import crc32
+from blztable.format.checksums import crc32
 from blztable.format.chunk import EMPTY_CHUNK, LARGE_CHUNK_BYTES, Compression
 from blztable.format.records import (
     CHUNK,
@@ -67,7 +68,7 @@ def inputs_of(
     for part in range(len(batch.columns)):
         for typesize, compression, data, cuts in streams:
             row = data[part]
-            for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            for start, stop in pairwise(cuts):
                 yield ChunkInput(row[start:stop], typesize, compression)
 
 

@@ -6,6 +6,7 @@ Writes nothing itself.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.nested.flatten import flatten
@@ -17,7 +18,7 @@ from blztable.engine.version.schema import digits_of
 from blztable.engine.version.staged import StagedColumn
 from blztable.errors import SchemaError
 from blztable.format import layout
-from blztable.format.records import Records, join
+from blztable.format.records import PART, Records, join
 
 
 @dataclass(slots=True)
@@ -41,7 +42,11 @@ class ColumnWriter:
 
     def finish(self, groups: Iterable[int] | None = None) -> Records:
         """Return the records of the parts, by default of all row groups, in their order."""
-        return join([self.parts[group] for group in groups or sorted(self.parts)])
+        parts = [self.parts[group] for group in groups or sorted(self.parts)]
+        return join(parts) if parts else Records(1, 0, np.zeros(0, PART))
+
+# For modules that are not on records yet.
+WrittenPart = Records
 
 
 def staged_columns(writers: Iterable[ColumnWriter]) -> list[StagedColumn]:

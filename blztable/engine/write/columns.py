@@ -144,6 +144,5 @@ def _bundle(
         # A node counts like a column, whatever rows it has.
         shared.progress.add(rows)
 
-    paths = [column.path for column in columns]
     target = shared.storage.chunk_bytes
-    return Bundle(nbytes, paths, shared.files, numbers, target, shared.budget, on_stored)
+    return Bundle(nbytes, columns, shared.files, numbers, target, shared.budget, on_stored)

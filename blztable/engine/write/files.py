@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
+from blztable.columns.parts.physical import dtype_text
+from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import LimitError
 from blztable.format import layout
 from blztable.format.data_file import DataFile
@@ -35,18 +37,20 @@ class FileWriter:
         self,
         path: Path,
         number: int,
-        nodes: Sequence[Path],
+        columns: Sequence[ColumnWriter],
         records: Records,
         chunks: Sequence[bytes],
         crcs: Sequence[int],
     ) -> tuple[int, Records]:
-        """Store the parts of some nodes under the first number that is free, from `number` on.
+        """Store the parts of some columns under the first number that is free, from `number` on.
 
         Return the number and the records, which name it.
         """
+        nodes = tuple(column.path for column in columns)
+        dtypes = tuple(dtype_text(column.type) for column in columns)
         digests = [crc.to_bytes(DIGEST_BYTES, "little") for crc in crcs]
         while number <= layout.MAX_ID:
-            file = DataFile(self.uuid, number, tuple(nodes), records)
+            file = DataFile(self.uuid, number, nodes, dtypes, records)
             front, placed = file.encode(chunks)
             pieces = [front, *chain.from_iterable(zip(chunks, digests, strict=True))]
             try:

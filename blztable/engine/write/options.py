@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
 from blztable.columns.digits import MAX_DIGITS
-from blztable.engine.write.chunks import CHUNK_BYTES
 from blztable.engine.version.schema import digits_of, with_digits
+from blztable.engine.write.chunks import CHUNK_BYTES
 from blztable.engine.write.row_groups import Expected, GroupRows
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column

@@ -34,10 +34,10 @@ from blztable.engine.write.options import (
     is_packed,
     is_plain,
 )
-from blztable.engine.write.reuse import Make, Old, compressing, copying, opened
+from blztable.engine.write.reuse import Old, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import SchemaError
-from blztable.format.header import crc32
+from blztable.format.checksums import crc32
 
 # A part of more items is packed: its file has an offset and a digest for each chunk.
 MOST_ITEMS = 1 << 22
@@ -207,7 +207,7 @@ class PartWriter:
         column = self._column
         records = records_of(batch, chunks, crcs, self._shared.storage.chunk_bytes)
         number, records = self._shared.files.put(
-            column.path, self._number, [column.path], records, chunks, crcs
+            column.path, self._number, [column], records, chunks, crcs
         )
         column.file_numbers.append(number)
         column.parts[self._group] = records

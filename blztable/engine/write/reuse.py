@@ -8,12 +8,12 @@ damaged chunk is compressed again.
 Knows nothing of rows or of what changed: bytes to be written are compared with decoded bytes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from blztable.columns.parts.batch import EncodedBatch
-from blztable.engine.read.parts import Part, StoredStream
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED
 from blztable.engine.write.chunks import ChunkInput, compressed, cuts_of
@@ -26,11 +26,28 @@ from blztable.format.chunk import (
     decompress_into,
 )
 
+
+class StoredStream(Protocol):
+    """A stream that is stored: its typesize, and the decompressed bytes of each chunk."""
+
+    typesize: int
+    sizes: Sequence[int]
+
+    def compressed(self, number: int) -> bytes:
+        """Return a chunk, compared with its digest."""
+
+
+class StoredPart(Protocol):
+    """A part that is stored: its streams, by name."""
+
+    streams: Mapping[int, StoredStream]
+
+
 # Returns a chunk, given its index in its part.
 Make = Callable[[int, ChunkInput], bytes]
 # Returns the part that a new part replaces, given the indices of the column and the row group in
 # this write. It may be called from any thread.
-Old = Callable[[int, int], Part | None]
+Old = Callable[[int, int], StoredPart | None]
 
 
 def compressing(index: int, piece: ChunkInput) -> bytes:
@@ -38,7 +55,7 @@ def compressing(index: int, piece: ChunkInput) -> bytes:
     return compressed(piece)
 
 
-def copying(old: Part, batch: EncodedBatch, target: int) -> Make:
+def copying(old: StoredPart, batch: EncodedBatch, target: int) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
     counterparts = dict(_counterparts(old, batch, target))
 
@@ -57,7 +74,7 @@ def copying(old: Part, batch: EncodedBatch, target: int) -> Make:
     return copy_or_make
 
 
-def opened(old: Old, index: int, group: int) -> Part | None:
+def opened(old: Old, index: int, group: int) -> StoredPart | None:
     """Return the old part; None if none exists, or if it is damaged."""
     try:
         return old(index, group)
@@ -66,7 +83,7 @@ def opened(old: Old, index: int, group: int) -> Part | None:
 
 
 def _counterparts(
-    old: Part, batch: EncodedBatch, target: int
+    old: StoredPart, batch: EncodedBatch, target: int
 ) -> Iterator[tuple[int, tuple[StoredStream, int]]]:
     """Yield the new index, and the old stream and index, of chunks of one index and size.
 
