@@ -129,6 +129,11 @@ class Opened(Closing):
                 problems.append(problem)
             checked += self.chunks.lengths[number] if size else 0
         rows = self.shape[0] if self.shape else 1
+        if isinstance(self.array, Foreign) and self.array.decoded is not None and not problems:
+            try:
+                self.array.decoded(slice(0, rows))
+            except CorruptError as error:
+                problems.append(Problem(str(error), None, None, None, 0, rows, self.name, False))
         version = self.array.front.version if isinstance(self.array, Own) else self.array.version
         return Report(version, rows, (), True, 1, self.nchunks, checked, tuple(problems))
 
@@ -139,6 +144,8 @@ class Opened(Closing):
             return cut.start, cut.stop
         if self.array.is_items:
             return number, number + 1
+        if self.array.decoded is not None:
+            return 0, self.shape[0]
         starts = self.array.starts
         row_bytes = max(self.nbytes // max(self.shape[0] if self.shape else 1, 1), 1)
         return int(starts[number]) // row_bytes, -(-int(starts[number + 1]) // row_bytes)

@@ -13,6 +13,7 @@ from blztable.arrays.files.foreign import read_foreign
 from blztable.arrays.files.front import is_ours, read_metadata
 from blztable.arrays.files.own import Own
 from blztable.arrays.opened import Opened
+from blztable.arrays.part import read_part
 from blztable.arrays.writable import Writable
 from blztable.errors import (
     ConflictError,
@@ -23,6 +24,7 @@ from blztable.errors import (
 )
 from blztable.format.bloscpack import HEADER, Header
 from blztable.format.checksums import crc32
+from blztable.format.data_file import is_data_file
 from blztable.format.jsontext import Json
 from blztable.storage import journal
 from blztable.storage.files import File, LocalFile, MemoryFile, ObjectFile, PipeFile
@@ -40,6 +42,8 @@ def open_for_reading(place: object) -> Opened:
         _, metadata, at, _ = read_metadata(header, source.read)
         if is_ours(metadata):
             return Opened(file, source, Own.read(source, header))
+        if is_data_file(metadata):
+            return Opened(file, source, read_part(source))
         return Opened(file, source, read_foreign(source, header, metadata, at))
     except BaseException:
         file.close()

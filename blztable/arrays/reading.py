@@ -90,6 +90,8 @@ def items_of(chunks: Chunks, numbers: range, kind: str) -> np.ndarray:
 
 def read_foreign_box(foreign: Foreign, box: Box) -> np.ndarray:
     """Return a box of an array of another program."""
+    if foreign.decoded is not None:
+        return foreign.decoded(box[0])
     if foreign.is_items:
         return items_of(foreign.chunks, range(box[0].start, box[0].stop), "")
     # An array in order F is one in order C whose axes are reversed.

@@ -152,7 +152,7 @@ class DataFile:
             raise CorruptError(f"a data file of {size} bytes claims {header.nchunks} chunks")
         uuid, number, nodes, dtypes, bare = _said(text)
         chunks, decoded, offsets = _chunks(read, header.nchunks, at, size)
-        records = _placed(bare, number, chunks, np.append(offsets, size))
+        records = _placed(bare, number, chunks, decoded, np.append(offsets, size))
         if _header(records, decoded) != header:
             raise CorruptError("the header of a data file does not belong to its chunks")
         return cls(uuid, number, nodes, dtypes, records), offsets
@@ -202,7 +202,7 @@ def _said(
     return uuid, number, nodes, texts, bare
 
 
-def _placed(bare: Records, number: int, chunks: Array, ends: Array) -> Records:
+def _placed(bare: Records, number: int, chunks: Array, decoded: list[int], ends: Array) -> Records:
     """Return the records of a file with the chunks, which begin and end at some bytes."""
     parts, streams, count = bare.parts, bare.streams, len(chunks)
     items = np.repeat(parts["rows"], parts["streams"]).astype(np.int64)
@@ -213,7 +213,9 @@ def _placed(bare: Records, number: int, chunks: Array, ends: Array) -> Records:
     parts["file"], parts["offset"] = number, ends[first[:-1]]
     parts["cbytes"] = ends[first[1:]] - ends[first[:-1]]
     listed = np.repeat(streams["kind"] != PER_ITEM, counts)
-    return replace(bare, parts=parts, chunks=chunks[listed]).check()
+    records = replace(bare, parts=parts, chunks=chunks[listed]).check()
+    need(np.array(decoded, np.int64)[listed] == records.chunk_nbytes, "bytes of a chunk")
+    return records
 
 
 def _chunks(read: Read, count: int, at: int, size: int) -> tuple[Array, list[int], Array]:

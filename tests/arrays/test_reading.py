@@ -1,4 +1,4 @@
-"""SuperChunk reads files of Bloscpack 1, 2 and 3, of the proposals, and parts of tables."""
+"""SuperChunk reads files of Bloscpack 1, 2 and 3, and of the proposals."""
 
 import hashlib
 import io
@@ -199,21 +199,6 @@ def test_a_file_is_read_from_bytes_a_file_object_and_a_path(tmp_path):
     with path.open("rb") as file:
         assert read(data).tobytes() == read(io.BytesIO(data)).tobytes() == DATA
         assert read(path).tobytes() == read(str(path)).tobytes() == read(file).tobytes() == DATA
-
-
-def test_a_plain_part_of_a_table_is_read(tmp_path, own_files_here):
-    values = np.arange(5000) * 7
-    blz.to_blz({"a": values}, tmp_path / "t.blz", storage=blz.Storage(encoding="plain"))
-    with blz.SuperChunk.open(tmp_path / "t.blz" / "data" / "col0" / "__1__.bin") as array:
-        assert np.array_equal(array.to_numpy().view(np.int64), values)
-        assert array.verify()
-
-
-def test_a_part_of_several_streams_is_refused_by_their_names(tmp_path, own_files_here):
-    blz.to_blz({"a": ["x", "yz", None]}, tmp_path / "t.blz", storage=blz.Storage(encoding="plain"))
-    part = tmp_path / "t.blz" / "data" / "col0" / "__1__.bin"
-    with pytest.raises(blz.FormatError, match=r"part of a table.*ends"):
-        blz.SuperChunk.open(part)
 
 
 def test_a_damaged_chunk_is_named_and_the_others_are_read():

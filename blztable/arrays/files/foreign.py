@@ -7,6 +7,7 @@ Knows nothing of files of ours.
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -44,6 +45,8 @@ class Foreign:
         True if each chunk is an item of variable length.
     attrs
         The metadata that do not describe the array.
+    decoded
+        Gives some rows of the array; None if the chunks have them as they are.
     """
 
     version: int
@@ -54,6 +57,7 @@ class Foreign:
     order: str
     is_items: bool
     attrs: dict[str, Json]
+    decoded: Callable[[slice], np.ndarray] | None = None
 
 
 def read_foreign(source: ByteSource, header: Header, metadata: Json, at: int) -> Foreign:
