@@ -471,6 +471,12 @@ class VersionInfo(Printed):
     deleted_rows : int or None
         Number of deleted rows whose values are still in files, not counted in `rows`.
         `CTable.compact` writes the other rows again without them.
+    rows_appended, rows_updated, rows_deleted : int or None
+        Number of rows that the commit added, gave new values, and removed. A replaced table counts
+        as deleted, and a restored version by the difference of the rows. Rows that were only
+        written again, as by a merge, count as nothing.
+    seconds : float or None
+        Time that the commit took, from its begin to its publication.
 
     Examples
     --------
@@ -480,6 +486,8 @@ class VersionInfo(Printed):
     ...     one = t.versions()[0]
     >>> one.number, one.operation, one.rows, one.commit_ids, one.damage
     (1, 'create', 2, ('day 1',), None)
+    >>> one.rows_appended, one.rows_updated, one.rows_deleted, one.seconds > 0
+    (2, 0, 0, True)
     """
 
     number: int
@@ -494,6 +502,10 @@ class VersionInfo(Printed):
     damage: str | None = None
     tags: tuple[str, ...] = ()
     deleted_rows: int | None = None
+    rows_appended: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
+    seconds: float | None = None
 
     def __str__(self) -> str:
         """Return one line of text."""
@@ -502,6 +514,7 @@ class VersionInfo(Printed):
             parts.append(f"{self.time:%Y-%m-%d %H:%M:%S}")
         parts += [] if self.operation is None else [self.operation]
         parts += [] if self.rows is None else [counted(self.rows, "row")]
+        parts += done_texts(self.rows_appended, self.rows_updated, self.rows_deleted)
         parts += [f"tag {tag!r}" for tag in self.tags]
         parts += [] if self.damage is None else [f"damaged: {self.damage}"]
         return ", ".join(parts)
@@ -524,8 +537,8 @@ class ChangedRows(NamedTuple):
 class VersionDiff(Printed):
     """What changed between two versions, as `CTable.diff` finds it in their manifests.
 
-    A row group that was written again, as by an update, is one that was removed and one that was
-    added.
+    A row group that was written again, as by an update or a merge, is one that was removed and one
+    that was added. The numbers of rows are what the commits between the versions did.
 
     Attributes
     ----------
@@ -541,8 +554,10 @@ class VersionDiff(Printed):
         Name of columns, and their old and new type.
     row_groups_added, row_groups_removed, row_groups_kept : int
         Numbers of row groups. One to which only columns were added is kept.
-    rows_added, rows_removed : int
-        Number of rows in the row groups that were added and removed.
+    rows_appended, rows_updated, rows_deleted : int or None
+        Number of rows that the commits after the old version added, gave new values, and removed,
+        up to the new version; a row counts as often as it was changed. None if a version in between
+        is not kept any more.
     attributes_changed : tuple of str
         Names of attributes that were added, removed or changed.
 
@@ -556,7 +571,8 @@ class VersionDiff(Printed):
     ...     print(t.diff(1))
     versions 1 to 3, rows 2 to 3
     column renamed: n to number
-    row groups: 1 added with 1 rows, 0 removed with 0 rows, 1 kept
+    1 row appended
+    row groups: 1 added, 0 removed, 1 kept
     """
 
     old: int
@@ -570,8 +586,9 @@ class VersionDiff(Printed):
     row_groups_added: int = 0
     row_groups_removed: int = 0
     row_groups_kept: int = 0
-    rows_added: int = 0
-    rows_removed: int = 0
+    rows_appended: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
     attributes_changed: tuple[str, ...] = ()
     # Reads the rows that differ; of an open table.
     _read: Callable[[], ChangedRows] | None = field(default=None, compare=False)
@@ -631,6 +648,7 @@ class VersionDiff(Printed):
 
     def __str__(self) -> str:
         """Return the changes in lines."""
+        done = done_texts(self.rows_appended, self.rows_updated, self.rows_deleted)
         lines = [
             f"versions {self.old} to {self.new}, rows {self.rows_old:,} to {self.rows_new:,}",
             *(f"column added: {one_line(name)}" for name in self.columns_added),
@@ -643,8 +661,8 @@ class VersionDiff(Printed):
                 f"column {one_line(name)}: {one_line(old)} to {one_line(new)}"
                 for name, old, new in self.columns_retyped
             ),
-            f"row groups: {self.row_groups_added:,} added with {self.rows_added:,} rows, "
-            f"{self.row_groups_removed:,} removed with {self.rows_removed:,} rows, "
+            *([", ".join(done)] if done else []),
+            f"row groups: {self.row_groups_added:,} added, {self.row_groups_removed:,} removed, "
             f"{self.row_groups_kept:,} kept",
             *(f"attribute changed: {one_line(name)}" for name in self.attributes_changed),
         ]
@@ -969,14 +987,15 @@ class Changed(Printed):
 
     def __str__(self) -> str:
         """Return one line of text."""
-        numbers = {
-            "appended": self.rows_appended,
-            "updated": self.rows_updated,
-            "deleted": self.rows_deleted,
-        }
-        done = [f"{counted(number, 'row')} {name}" for name, number in numbers.items() if number]
+        done = done_texts(self.rows_appended, self.rows_updated, self.rows_deleted)
         version = "" if self.version is None else f"version {self.version}: "
         return version + (", ".join(done) or "no rows changed")
+
+
+def done_texts(appended: int | None, updated: int | None, deleted: int | None) -> list[str]:
+    """Return what was done to rows as texts; none for what is 0 or not known."""
+    numbers = {"appended": appended, "updated": updated, "deleted": deleted}
+    return [f"{counted(number, 'row')} {name}" for name, number in numbers.items() if number]
 
 
 def counted(number: int, noun: str) -> str:

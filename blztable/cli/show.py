@@ -16,6 +16,8 @@ from blztable.cli.terminal import Json, json_text, printable
 # Maximum number of characters of one value.
 CELL = 32
 GAP = "  "
+# What a commit did to rows.
+DONE = ("rows_appended", "rows_updated", "rows_deleted")
 
 
 def info(table: blz.CTable) -> Json:
@@ -92,6 +94,8 @@ def versions(table: blz.CTable) -> Json:
                 "columns": one.columns,
                 "row_groups": one.row_groups,
                 "deleted_rows": one.deleted_rows,
+                **{name: getattr(one, name) for name in DONE},
+                "seconds": one.seconds,
                 "commit_ids": None if one.commit_ids is None else list(one.commit_ids),
                 "tags": list(one.tags),
                 "damage": one.damage,
@@ -106,11 +110,13 @@ def versions_lines(result: Json) -> Iterator[str]:
     if not result["versions"]:
         yield f"{result['path']} has no versions: another program wrote it"
         return
-    names = ("version", "time", "operation", "rows", "row_groups", "commit_ids", "tags")
-    columns = [[name.replace("_", " ")] for name in names]
+    facts = ("version", "time", "operation", "rows", *DONE, "seconds")
+    names = (*facts, "row_groups", "commit_ids", "tags")
+    columns = [[name.removeprefix("rows_").replace("_", " ")] for name in names]
     for one in result["versions"]:
         texts = {name: ", ".join(one[name] or ()) for name in ("commit_ids", "tags")}
-        cells = {**one, **texts}
+        # What was not done stays empty.
+        cells = {**one, **{name: one[name] or "" for name in DONE}, **texts}
         if one["damage"] is not None:
             cells["operation"] = "damaged"
         for name, column in zip(names, columns, strict=True):

@@ -248,8 +248,8 @@ class CTable(Verbs, Closing):
         Returns
         -------
         list of VersionInfo
-            One entry per version, oldest first: number, time, operation, rows and so on. The entry
-            of a damaged version says so in `damage`.
+            One entry per version, oldest first: number, time, operation, rows, what the commit did
+            to rows, and so on. The entry of a damaged version says so in `damage`.
 
         Examples
         --------
@@ -369,7 +369,8 @@ class CTable(Verbs, Closing):
         Returns
         -------
         VersionDiff
-            Columns and row groups that were added and removed, and other changes of the schema.
+            What the commits between the versions did to rows, the columns and row groups that were
+            added and removed, and other changes of the schema.
 
         Raises
         ------
@@ -385,7 +386,7 @@ class CTable(Verbs, Closing):
         >>> with blz.open("t.blz", mode="a") as t:
         ...     done = t.append({"n": [2, 3]})
         ...     found = t.diff(1)
-        ...     print(found.rows_added, found.rows().added["n"].to_pylist())
+        ...     print(found.rows_appended, found.rows().added["n"].to_pylist())
         2 [2, 3]
         """
         self._snapshot.check_open()

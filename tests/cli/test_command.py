@@ -354,9 +354,13 @@ def test_versions_lists_them_with_what_made_them(run, run_json, path):
     code, out, err = run("versions", path)
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
-    assert lines[1] == ["1", first, "create", "1", "1"]
-    assert lines[3] == ["3", third, "append", "6", "2", "monday"]
-    assert run_json("versions", path)["versions"][2] == {
+    seconds = [str(one["seconds"]) for one in run_json("versions", path)["versions"]]
+    assert lines[0][3:7] == ["rows", "appended", "updated", "deleted"]
+    assert lines[1] == ["1", first, "create", "1", "1", seconds[0], "1"]
+    assert lines[3] == ["3", third, "append", "6", "3", seconds[2], "2", "monday"]
+    newest = run_json("versions", path)["versions"][2]
+    assert newest.pop("seconds") > 0
+    assert newest == {
         "version": 3,
         "time": third,
         "operation": "append",
@@ -364,6 +368,9 @@ def test_versions_lists_them_with_what_made_them(run, run_json, path):
         "columns": 3,
         "row_groups": 2,
         "deleted_rows": 0,
+        "rows_appended": 3,
+        "rows_updated": 0,
+        "rows_deleted": 0,
         "commit_ids": ["monday"],
         "tags": [],
         "damage": None,
