@@ -25,7 +25,7 @@ from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
 from blztable.engine.version.copy import copy as copy_files
-from blztable.engine.version.copy import files, is_whole
+from blztable.engine.version.copy import is_whole
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
@@ -229,8 +229,7 @@ def _copy_files(
 ) -> None:
     """Write the files of a version to a new table, byte for byte."""
     version = table._snapshot.version
-    groups = range(len(version.row_groups))
-    nbytes = sum(meta.cbytes for group in groups for _, meta in files(version, group))
+    nbytes = sum(map(version.cbytes, range(len(version.paths))))
     with (
         opened_at(target, layout, is_new=True) as store,
         reporting(progress, "copying") as callback,
@@ -253,7 +252,7 @@ def _copy_files(
             "copy",
             counted,
             is_durable=durability == "full",
-            steps=Drafts(store, head) if store.has_one_writer else None,
+            steps=Drafts(store, head, version.schema) if store.has_one_writer else None,
             is_strict=is_strict,
         )
         lock.close()

@@ -1,9 +1,10 @@
 """The default value of a column as bytes, and back.
 
-The bytes are one row of the type's streams: a little-endian value, or an item of text or binary. A
-dictionary type uses the bytes of its value type. A nested type has the streams of each node; the
-rows of a node follow from those of the node above. Bytes that are read pass the checks of a column,
-because they are not trusted. A null default has no bytes.
+The bytes are one row of the type's streams, plain: a little-endian value, or an item of text or
+binary. A dictionary type uses the bytes of its value type. A nested type has the streams of each
+node: `valid` (a bit a row), `values`, `lengths` (8 bytes each); the rows of a node follow from
+those of the node above. Bytes that are read are checked, because they are not trusted. A null
+default has no bytes.
 
 Knows nothing of where the bytes are kept.
 """
@@ -17,17 +18,25 @@ import pyarrow as pa
 from blztable.arrow.nested.assemble import assemble, rows_of_children, without_unused
 from blztable.arrow.nested.flatten import flatten, list_array, struct_array
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node, is_nested
-from blztable.arrow.types import as_stored, bitmap, nulls, recoded, value_type
-from blztable.block_terms import ENDS, VALID, VALUES
-from blztable.columns.blocks import Piece
-from blztable.columns.codecs import lists
+from blztable.arrow.types import (
+    as_stored,
+    bitmap,
+    nulls,
+    offsets_of,
+    recoded,
+    stored_type,
+    value_type,
+)
 from blztable.columns.codecs.dictionary import room
-from blztable.columns.types import decoder, encode, layout_of, one_array, take
+from blztable.columns.parts.physical import Form, Physical, physical, validity_of, values_of
+from blztable.columns.types import take
 from blztable.errors import CorruptError, LimitError
 
 MAX_DEFAULT_BYTES = 1 << 16
 # Rows of all nodes. Those that take no bytes, such as nulls, may be more than the bytes.
 MAX_ROWS = 1 << 24
+LENGTH, MAX_LENGTH = np.dtype("<i8"), (1 << 31) - 1
+VALID, VALUES, LENGTHS = "valid", "values", "lengths"
 # The bytes of each stream of a node.
 Streams = Mapping[str, bytes]
 
@@ -36,8 +45,7 @@ def encode_default(scalar: pa.Scalar) -> bytes:
     """Return the bytes of a value that is not null."""
     value = scalar.value if pa.types.is_dictionary(scalar.type) else scalar
     assert value.is_valid, scalar.type
-    streams = {stream.layout.name: stream.data for stream in encode(pa.repeat(value, 1)).streams}
-    data: bytes = streams[VALUES].tobytes() if VALUES in streams else b""
+    data = _streams(pa.repeat(value, 1)).get(VALUES, b"")
     _check_size(data)
     return data
 
@@ -85,14 +93,23 @@ def _streams(flat: pa.Array) -> Streams:
     """Return the bytes of the streams of a flat array; of a dictionary array, of its values."""
     if pa.types.is_dictionary(flat.type):
         flat = as_stored(flat.dictionary).take(flat.indices)
-    block = encode(flat)
-    streams = {
-        stream.layout.name: stream.data.tobytes()
-        for stream in block.streams
-        if stream.layout.dtype != lists.ROWS
-    }
-    if block.nan_is_null:
-        streams = {VALID: bitmap(np.asarray(flat.is_valid())).to_pybytes(), **streams}
+    flat = as_stored(flat)
+    form, valid = physical(flat.type), validity_of(flat)
+    streams = {} if valid is None else {VALID: bitmap(valid).to_pybytes()}
+    if form.form in (Form.BYTES, Form.ITEMS):
+        offsets = offsets_of(flat, f"<i{form.width}").astype(LENGTH)
+        lengths = np.diff(offsets) if valid is None else np.where(valid, np.diff(offsets), 0)
+        streams[LENGTHS] = lengths.tobytes()
+        if form.form is Form.BYTES:
+            items = flat.cast(pa.large_string() if form.is_text else pa.large_binary())
+            items = items.cast(pa.large_binary()).to_pylist()
+            streams[VALUES] = b"".join(item or b"" for item in items)
+    elif form.form is not Form.NOTHING:
+        values = values_of(flat, form)
+        if valid is not None:
+            values = values.copy()
+            values[~valid] = 0
+        streams[VALUES] = np.ascontiguousarray(values).tobytes()
     return streams
 
 
@@ -161,9 +178,9 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Array:
         raise CorruptError("a column of type null has a default; expected none")
     if width is not None and len(data) != width:
         raise CorruptError(f"a default has {len(data)} bytes; a value of {plain} has {width}")
-    streams = {VALUES: data} if VALUES in layout_of(plain).streams else {}
-    if ENDS in layout_of(plain).streams:
-        streams[ENDS] = np.array([len(data)], layout_of(plain).streams[ENDS].dtype).tobytes()
+    streams = {VALUES: data}
+    if width is None:
+        streams[LENGTHS] = np.array([len(data)], LENGTH).tobytes()
     array = _decoded(streams, 1, plain)
     if pa.types.is_dictionary(type_):
         codes = pa.array([0], type_.index_type)
@@ -172,36 +189,69 @@ def _decode(data: bytes, type_: pa.DataType) -> pa.Array:
 
 
 def _decoded(streams: Streams, rows: int, type_: pa.DataType) -> pa.Array:
-    """Decode rows of a flat type with the decoder that reads files."""
-    layouts = layout_of(type_).streams
-    needed = {name for name, layout in layouts.items() if layout.dtype != lists.ROWS} - {VALID}
-    if not needed <= streams.keys() <= needed | (layouts.keys() & {VALID}):
+    """Return rows of a flat type, of a list their lengths; CorruptError if they are not valid."""
+    stored = stored_type(type_)
+    form = physical(stored)
+    needed = {
+        Form.NOTHING: set[str](),
+        Form.ITEMS: {LENGTHS},
+        Form.BYTES: {LENGTHS, VALUES},
+    }.get(form.form, {VALUES})
+    optional = set() if pa.types.is_null(stored) else {VALID}
+    if not needed <= streams.keys() <= needed | optional:
         raise CorruptError(f"a default has the streams {sorted(streams)}; {type_} has {needed}")
+    sizes = {VALID: -(-rows // 8), LENGTHS: LENGTH.itemsize * rows, VALUES: form.width * rows}
     for name, data in streams.items():
-        bits = layouts[name].bits
-        if bits is not None and len(data) != layouts[name].nbytes(rows):
+        has_size = name != VALUES or form.form is not Form.BYTES
+        if has_size and len(data) != sizes[name]:
             raise CorruptError(f"a default has {len(data)} bytes of {name!r}, for {rows} rows")
-    items = 0
-    if needed < layouts.keys() - {VALID} and rows:
-        items = int(np.frombuffer(streams[ENDS], layouts[ENDS].dtype)[-1])
-    piece = Piece(rows, {name: len(data) for name, data in streams.items()}, items=max(items, 0))
-    column = decoder(type_, [piece])
-    for name, data in streams.items():
-        target = column.target(0, name)
-        target.buffer[:] = np.frombuffer(data, np.uint8)
-        if target.check is not None and data:
-            target.check(0, len(data))
-    for check in column.checks():
-        check()
-    return one_array(column.finish())
+    if pa.types.is_null(stored):
+        return nulls(rows, type_)
+    valid = pa.py_buffer(streams[VALID]) if VALID in streams else None
+    buffers, children = [valid], None
+    if LENGTHS in needed:
+        ends, total = _ends(streams[LENGTHS])
+        if form.form is Form.BYTES and total != len(streams[VALUES]):
+            raise CorruptError(f"a default has {len(streams[VALUES])} bytes of items, not {total}")
+        buffers.append(pa.py_buffer(ends.astype(f"<i{form.width}")))
+    if form.form is Form.ITEMS:
+        children = [pa.Array.from_buffers(pa.null(), total, [None])]
+    elif VALUES in needed:
+        buffers.append(pa.py_buffer(_values(streams[VALUES], form)))
+    array = pa.Array.from_buffers(stored, rows, buffers, children=children)
+    # Times that no clock shows are values, as in a column.
+    if form.is_text or pa.types.is_decimal(stored):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptError(f"a default of {type_}: {error}") from None
+    return array if stored.equals(type_) else array.cast(type_)
+
+
+def _ends(data: bytes) -> tuple[np.ndarray, int]:
+    """Return where items end, from 0 on, and the last of these."""
+    lengths = np.frombuffer(data, LENGTH)
+    ends = np.zeros(len(lengths) + 1, LENGTH)
+    np.cumsum(lengths, out=ends[1:])
+    if (lengths < 0).any() or (lengths > MAX_LENGTH).any() or ends[-1] > MAX_LENGTH:
+        raise CorruptError("a default has items of an impossible length")
+    return ends, int(ends[-1])
+
+
+def _values(data: bytes, form: Physical) -> bytes:
+    """Return values as Arrow has them: booleans are bits there."""
+    if form.form is not Form.BOOL:
+        return data
+    flags = np.frombuffer(data, np.uint8)
+    if flags.max(initial=0) > 1:
+        raise CorruptError("a default has a boolean that is neither 0 nor 1")
+    return bitmap(flags.view(np.bool_)).to_pybytes()
 
 
 def _width(type_: pa.DataType) -> int | None:
     """Return the bytes of a value; None if each value has its own length."""
-    streams = layout_of(type_).streams
-    if VALUES not in streams:
-        return 0
-    return streams[VALUES].nbytes(1) if streams[VALUES].bits is not None else None
+    form = physical(type_)
+    return None if form.form in (Form.BYTES, Form.ITEMS) else form.width
 
 
 def _check_size(data: bytes) -> None:

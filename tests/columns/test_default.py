@@ -24,6 +24,7 @@ quick = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+ONE = (1).to_bytes(8, "little")
 WITH_VALUES = [type_ for type_ in own.PLAIN if not pa.types.is_null(type_)]
 TYPES = [*WITH_VALUES, *(pa.dictionary(pa.int16(), type_, True) for type_ in WITH_VALUES)]
 
@@ -146,7 +147,7 @@ def test_any_streams_of_nodes_are_a_value_or_corrupt(kind, seed, data):
     nodes = [dict(streams) for streams in encode_nested(value)]
     for _ in range(data.draw(st.integers(1, 2))):
         streams = data.draw(st.sampled_from(nodes))
-        name = data.draw(st.sampled_from(["valid", "ends", "values", *streams]))
+        name = data.draw(st.sampled_from(["valid", "lengths", "values", *streams]))
         how = data.draw(st.sampled_from(["bytes", "flip", "longer", "gone", "node"]))
         if how == "bytes":
             streams[name] = data.draw(st.binary(max_size=9))
@@ -172,20 +173,20 @@ def test_any_streams_of_nodes_are_a_value_or_corrupt(kind, seed, data):
 
 def test_a_default_of_a_nested_type_has_the_same_limit():
     type_ = pa.list_(pa.int64())
-    longest = pa.scalar(list(range((MAX_DEFAULT_BYTES - 4) // 8)), type_)
+    longest = pa.scalar(list(range((MAX_DEFAULT_BYTES - 8) // 8)), type_)
     assert decode_nested(encode_nested(longest), type_).equals(longest)
     with pytest.raises(LimitError, match="at most 65536"):
         encode_nested(pa.scalar([*longest.as_py(), 1], type_))
     with pytest.raises(LimitError, match="at most 65536"):
-        decode_nested([{"ends": b"1000"}, {"values": bytes(MAX_DEFAULT_BYTES)}], type_)
+        decode_nested([{"lengths": b"1000"}, {"values": bytes(MAX_DEFAULT_BYTES)}], type_)
 
 
 @pytest.mark.parametrize("items", [MAX_ROWS + 1, (1 << 31) - 1])
 def test_items_without_bytes_have_a_limit(items):
-    for size, ends in ((items, {}), (0, {"ends": items.to_bytes(4, "little")})):
+    for size, lengths in ((items, {}), (0, {"lengths": items.to_bytes(8, "little")})):
         type_ = pa.list_(pa.null(), size) if size else pa.list_(pa.null())
         with pytest.raises(LimitError, match=f"a default has {items + 1} items; at most"):
-            decode_nested([ends, {}], type_)
+            decode_nested([lengths, {}], type_)
     with pytest.raises(LimitError, match="at most"):
         encode_nested(pa.scalar([None] * (MAX_ROWS + 1), pa.list_(pa.null())))
 
@@ -194,12 +195,13 @@ def test_items_without_bytes_have_a_limit(items):
     ("nodes", "message"),
     [
         ([], "0 nodes"),
-        ([{"ends": b"1000"}], "1 nodes"),
-        ([{"ends": b"\1\0\0\0"}, {}], "the streams"),
-        ([{"ends": b"\1\0\0\0"}, {"values": b"1", "more": b""}], "the streams"),
-        ([{"ends": b"\1\0\0\0"}, {"values": b"12"}], "2 bytes of 'values', for 1 rows"),
-        ([{"ends": b"\1\0\0\0", "valid": b""}, {"values": b"1"}], "0 bytes of 'valid'"),
-        ([{"ends": b"\xff\xff\xff\xff"}, {"values": b""}], "do not ascend"),
+        ([{"lengths": ONE}], "1 nodes"),
+        ([{"lengths": ONE}, {}], "the streams"),
+        ([{"lengths": ONE}, {"values": b"1", "more": b""}], "the streams"),
+        ([{"lengths": ONE}, {"values": b"12"}], "2 bytes of 'values', for 1 rows"),
+        ([{"lengths": ONE, "valid": b""}, {"values": b"1"}], "0 bytes of 'valid'"),
+        ([{"lengths": b"1000"}, {"values": b"1"}], "4 bytes of 'lengths', for 1 rows"),
+        ([{"lengths": b"\xff" * 8}, {"values": b""}], "an impossible length"),
     ],
 )
 def test_nodes_that_are_not_those_of_the_type_are_told(nodes, message):
@@ -210,13 +212,11 @@ def test_nodes_that_are_not_those_of_the_type_are_told(nodes, message):
 def test_more_values_than_a_dictionary_has_codes_are_corrupt():
     type_ = pa.list_(pa.dictionary(pa.int8(), pa.int16()))
     for count, is_fine in ((128, True), (129, False)):
-        ends, values = (
-            count.to_bytes(4, "little"),
-            b"".join(number.to_bytes(2, "little") for number in range(count)),
-        )
+        lengths = count.to_bytes(8, "little")
+        values = b"".join(number.to_bytes(2, "little") for number in range(count))
         if is_fine:
-            value = decode_nested([{"ends": ends}, {"values": values}], type_)
+            value = decode_nested([{"lengths": lengths}, {"values": values}], type_)
             assert value.as_py() == list(range(count))
         else:
             with pytest.raises(CorruptError, match="129 values"):
-                decode_nested([{"ends": ends}, {"values": values}], type_)
+                decode_nested([{"lengths": lengths}, {"values": values}], type_)

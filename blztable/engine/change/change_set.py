@@ -18,7 +18,6 @@ removed by the commit, after the publication.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import accumulate
 from operator import add, sub
 from typing import Any
@@ -31,25 +30,13 @@ from blztable.engine.change.changes import LAYERS, Change, Key, Keys, Value, is_
 from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit
+from blztable.engine.version.history import DID
 from blztable.engine.version.schema import paths_of
-from blztable.engine.version.staged import (
-    APPENDED,
-    CHANGED,
-    NewGroups,
-    StagedColumn,
-    StagedVersion,
-)
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
-from blztable.engine.write.bundles import BundleWriter
 from blztable.engine.write.column_writer import ColumnWriter, staged_columns, writers_of
 from blztable.engine.write.columns import OnProgress, write_groups
-from blztable.engine.write.options import (
-    CHECKSUM,
-    KEPT,
-    Storage,
-    properties_of,
-    storage_of,
-)
+from blztable.engine.write.options import KEPT, Storage, properties_of, storage_of
 from blztable.engine.write.reuse import Old
 from blztable.errors import ConflictError
 from blztable.format import layout
@@ -88,7 +75,8 @@ class ChangeSet:
         store, base = self.commit.plan.store, _base(self.commit)
         number = versions.newest_number(store) if store.has_one_writer else None
         if number is not None and number != base.head.version:
-            self.staged = self.staged.numbered_after(versions.load(store, number))
+            newest = versions.load(store, number).head
+            self.commit.files.numbers.skip_to(newest.next_file)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -142,7 +130,6 @@ class ChangeSet:
 
     def keep_storage(self, storage: Storage) -> None:
         """Keep other options in the properties, and use them from the next change on."""
-        storage = replace(storage, checksum=storage.checksum or CHECKSUM)
         properties, kept = self.staged.head.properties, properties_of(storage)
         changes = {name: value for name, value in kept.items() if properties.get(name) != value}
         self.set_keys("properties", changes, properties.keys() & {*KEPT} - kept.keys())
@@ -174,10 +161,10 @@ class ChangeSet:
         staged = self.staged
         writers = []
         for index in range(len(staged.schema)) if indices is None else indices:
-            lines = staged.nodes(index)
-            columns = staged.columns[lines.start : lines.stop]
-            paths, numbers = [one.path for one in columns], [one.next_k for one in columns]
-            writers += writers_of(staged.schema.field(index), paths, numbers)
+            nodes = staged.nodes(index)
+            writers += writers_of(
+                staged.schema.field(index), staged.paths[nodes.start : nodes.stop]
+            )
         return writers
 
     def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:
@@ -206,24 +193,24 @@ class ChangeSet:
         The parts of a small row group share a bundle if `is_whole`: if these are all columns.
         """
         progress = progress or Progress(None, None, len(columns))
-        head = self.staged.head
-        bundles = BundleWriter(self.staged.store, head.next_bundle)
+        bundles: list[int] = []
         files = [(column.path, column.file_numbers) for column in columns]
-        files.append((layout.SHARED, bundles.file_numbers))
+        files.append((layout.SHARED, bundles))
         self.commit.files.record(files)
         written = write_groups(
             self.staged.store,
+            self.staged.head.uuid,
             columns,
             groups,
             self.storage,
             progress,
+            self.commit.files.numbers,
             old,
             bundles if is_whole else None,
             on_progress,
         )
-        staged = list(staged_columns(columns, as_lines=not self.staged.row_groups))
         self.commit.files.finish(files)
-        return written, staged
+        return written, staged_columns(columns)
 
     def publish(self) -> tuple[Version, Lock] | None:
         """Commit the changes; return the new version, pinned, or None if there are no changes."""
@@ -255,11 +242,10 @@ class ChangeSet:
         return self._marked(staged)
 
     def _marked(self, staged: StagedVersion) -> StagedVersion:
-        """Return the version; unless all changes are blind, it says so of the appended rows."""
-        if is_blind([change for change, _ in self._changes]):
-            return staged
-        changed = tuple(CHANGED if one == APPENDED else one for one in staged.changed)
-        return staged.with_head(changed=changed)
+        """Return the version with what was done; it knows if all changes are blind."""
+        if not is_blind([change for change, _ in self._changes]):
+            staged = staged.with_appends_changed()
+        return staged.with_head(did=did(self.done))
 
     def _check_reliances(self) -> None:
         """Raise ConflictError if another commit changed what changes that found nothing rely on."""
@@ -269,6 +255,11 @@ class ChangeSet:
             newest, pinned = versions.pin(store)
             with pinned:
                 self._rebased(newest)
+
+
+def did(done: Changed) -> dict[str, int]:
+    """Return the numbers of rows as the head of a version has them."""
+    return dict(zip(DID, _numbers(done), strict=True))
 
 
 def _numbers(done: Changed) -> tuple[int, int, int]:

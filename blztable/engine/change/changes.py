@@ -24,17 +24,16 @@ A change keeps the read set it relies on (`reliance.py`), not the version itself
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 
-from blztable.engine.change.reliance import AGAIN, ReadSet, WriteSet
+from blztable.engine.change.reliance import AGAIN, ReadSet, WriteSet, digests
 from blztable.engine.version.staged import (
     APPENDED,
-    CHANGED,
     DEFAULTS,
-    GroupIdentity,
     NewGroups,
     StagedColumn,
     StagedVersion,
@@ -85,9 +84,8 @@ class Append:
                 f"{self.read_set.rows}; version {newest.head.version} has {newest.head.rows} rows; "
                 f"{AGAIN}"
             )
-        count = len(self.groups.rows)
-        order = range(len(newest.row_groups) + count)
-        return newest.with_row_groups(order, self.groups, self.written, [APPENDED] * count)
+        changed = [APPENDED] * len(self.groups.rows)
+        return newest.with_row_groups(None, self.groups, self.written, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +96,13 @@ class Join:
     ----------
     start : int
         Index of the first row group that is replaced.
-    joined : sequence of GroupIdentity
-        Each row group that is replaced.
+    joined : sequence of bytes
+        The digest of each row group that is replaced.
     """
 
     read_set: ReadSet
     start: int
-    joined: Sequence[GroupIdentity]
+    joined: Sequence[bytes]
     groups: NewGroups
     written: Sequence[StagedColumn]
 
@@ -118,26 +116,27 @@ class Join:
         written: Sequence[StagedColumn],
     ) -> Self:
         """Return the change that replaces row groups `start` to `stop` of a staged version."""
-        joined = staged.row_group_files(start, stop)
+        joined = digests(staged, range(start, stop))
         return cls(ReadSet.columns_of(staged), start, joined, groups, written)
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the row groups at their present indices in `newest`."""
         start = self.find(newest)
-        stop, count = start + len(self.joined), len(newest.row_groups)
-        made = range(count, count + len(self.groups.rows))
-        order = [*range(start), *made, *range(stop, count)]
+        stop, count = start + len(self.joined), newest.group_count
+        made = count + len(self.groups.rows)
+        order = np.r_[0:start, count:made, stop:count]
         # A joined row group has rows of all.
-        changed = [max(newest.all_changed[start:stop], default=0)] * len(made)
+        changed = [max(newest.all_changed[start:stop], default=0)] * (made - count)
         return newest.with_row_groups(order, self.groups, self.written, changed)
 
     def find(self, newest: StagedVersion) -> int:
         """Return the index of the first joined row group in `newest`."""
         self.read_set.check(newest, "joining row groups")
         count = len(self.joined)
-        if newest.row_group_files(self.start, self.start + count) == self.joined:
+        stop = self.start + count
+        if stop <= newest.group_count and (digests(newest, range(self.start, stop)) == self.joined):
             return self.start
-        present = newest.row_group_files()
+        present = digests(newest, range(newest.group_count))
         for start in range(len(present) - count + 1):
             if present[start : start + count] == self.joined:
                 return start
@@ -158,7 +157,7 @@ class NoJoin:
     @classmethod
     def of(cls, staged: StagedVersion) -> Self:
         """Return the change that relies on all row groups of a staged version."""
-        return cls(Join.of(staged, 0, len(staged.row_groups), NewGroups(), []))
+        return cls(Join.of(staged, 0, staged.group_count, NewGroups(), []))
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Return `newest` unchanged."""
@@ -172,12 +171,12 @@ class Rows:
 
     Attributes
     ----------
-    order : sequence of int
-        Indices into the present row groups followed by the written ones.
+    order : sequence of int or None
+        Indices into the present row groups followed by the written ones; None for all of them.
     """
 
     read_set: ReadSet
-    order: Sequence[int]
+    order: Sequence[int] | None
     groups: NewGroups
     written: Sequence[StagedColumn]
 
@@ -222,20 +221,19 @@ class Rewrite:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Change the row groups at their present indices in `newest`."""
-        found, count = self.write_set.find(newest, "removing rows"), len(newest.row_groups)
+        found, count = self.write_set.find(newest, "removing rows"), newest.group_count
         both = list(zip(found, self.deleted, strict=True))
         newest = newest.with_deleted({group: rows for group, rows in both if rows is not None})
         found = [group for group, rows in both if rows is None]
         if not found:
-            # The lines of the columns stay as they are.
+            # The records of the columns stay as they are.
             return newest
-        places: dict[int, list[int]] = {group: [] for group in found}
         left = [group for group, is_left in zip(found, self.left, strict=True) if is_left]
-        for number, group in enumerate(left):
-            places[group] = [count + number]
-        order = [new for group in range(count) for new in places.get(group, [group])]
+        order = np.arange(count)
+        order[left] = count + np.arange(len(left))
+        gone = [group for group, is_left in zip(found, self.left, strict=True) if not is_left]
         changed = [newest.all_changed[group] for group in left]
-        return newest.with_row_groups(order, self.groups, self.written, changed)
+        return newest.with_row_groups(np.delete(order, gone), self.groups, self.written, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +276,8 @@ class Update:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the parts of the row groups at their present indices in `newest`."""
-        found, count = self.write_set.find(newest, "an update"), len(newest.row_groups)
-        new = {group: count + number for number, group in enumerate(found)}
-        return newest.with_parts(self.written, [new.get(one, one) for one in range(count)])
+        found = self.write_set.find(newest, "an update")
+        return newest.with_parts(self.written, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,18 +333,13 @@ class Retype:
         fields = [self.fields.get(index, field) for index, field in enumerate(newest.schema)]
         for index in range(len(fields)):
             present = [newest.columns[line] for line in newest.nodes(index)]
-            if index in self.written:
-                root, *below = self.written[index]
-                next_k = max(present[0].next_k, root.next_k)
-                present = [replace(root, next_k=next_k), *below]
-            columns += present
+            columns += self.written.get(index, present)
         written = [node for nodes in self.written.values() for node in nodes]
         top = max((max(node.path) + 1 for node in written), default=0)
-        changed = (CHANGED,) * len(newest.row_groups) if written else newest.changed
         return newest.with_columns(
             columns,
             schema=pa.schema(fields, newest.schema.metadata),
-            changed=changed,
+            is_changed=bool(written),
             next_column=max(newest.head.next_column, top),
             properties=with_defaults(newest, self.defaults),
             pandas=self.frame,

@@ -10,14 +10,15 @@ much wider raises LimitError instead of taking unbounded memory.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
 from blztable import tuning
 from blztable.arrow.casts import widened
 from blztable.arrow.nested.nodes import Node
-from blztable.columns.types import one_array, stream_layouts
+from blztable.arrow.types import value_type
+from blztable.columns.parts.physical import Form, physical
+from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Append, Select
 from blztable.engine.change.columns import widen
@@ -26,7 +27,6 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
-from blztable.engine.write.column_writer import WrittenPart
 from blztable.engine.write.options import group_rows_of
 from blztable.engine.write.row_groups import (
     bytes_taken,
@@ -35,6 +35,7 @@ from blztable.engine.write.row_groups import (
 )
 from blztable.errors import LimitError, SchemaError
 from blztable.format.jsontext import Json
+from blztable.format.records import join
 
 # Estimated bytes of a text value.
 ITEM_BYTES = 64
@@ -93,8 +94,6 @@ class ColumnwiseAppend:
                 if not schema.field(index).equals(field, check_metadata=True)
             ]
             rows = {index: self._columns[index].all_rows(before) for index in wider}
-            for index in wider:
-                change_set.staged = self._columns[index].numbered(change_set.staged)
             widen(change_set, schema, frame)
             staged = change_set.staged
             columns = {
@@ -128,7 +127,7 @@ class ColumnwiseAppend:
             size = self._size or self._rows_per_group()
             written = [node for column in self._columns for node in column.finish(size)]
             cuts = [min(size, rows - start) for start in range(0, rows, size)]
-            read_set, groups = ReadSet.columns_of(self._staged), NewGroups.without_bundles(cuts)
+            read_set, groups = ReadSet.columns_of(self._staged), NewGroups(cuts, [0] * len(cuts))
             self._change_set.add("append", Append(read_set, groups, written))
             self._change_set.count(appended=rows)
 
@@ -156,12 +155,12 @@ class _WaitingColumn:
         self._estimate = width
         self._change_set = change_set
         self._index, self._field = index, change_set.staged.schema.field(index)
-        self._writers = change_set.column_writers([index])
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        # The written parts of each node.
-        self._parts: list[list[WrittenPart]] = [[] for _ in self._writers]
+        # The nodes of each write, and the row groups of all.
+        self._written: list[list[StagedColumn]] = []
+        self._groups = 0
         # The rows of each row group that was written.
         self._size = 0
 
@@ -189,24 +188,17 @@ class _WaitingColumn:
 
     def all_rows(self, staged: StagedVersion) -> Iterator[pa.ChunkedArray]:
         """Yield the rows added so far, by their row groups in the files; and those that wait."""
-        written = len(self._parts[0])
-        if written:
+        count = self._groups
+        if count:
             only = Select(ReadSet.columns_of(staged), [self._index], None).rebase(staged)
-            sizes, first = [self._size] * written, len(only.row_groups)
-            groups = NewGroups.without_bundles(sizes)
+            groups, first = NewGroups([self._size] * count, [0] * count), only.group_count
             both = Append(ReadSet.columns_of(only), groups, self._nodes()).rebase(only)
             with OpenColumns.whole(both) as opened:
-                for group in range(first, first + written):
+                for group in range(first, first + count):
                     opened.forget_before(group)
                     [rows] = opened.columns([0], [RowSpan(group, 0, self._size)])
                     yield rows
         yield self._whole()
-
-    def numbered(self, staged: StagedVersion) -> StagedVersion:
-        """Return the version whose next file of the column comes after those written here."""
-        columns, root = list(staged.columns), staged.nodes(self._index)[0]
-        columns[root] = replace(columns[root], next_k=self._writers[0].next_k)
-        return replace(staged, columns=tuple(columns))
 
     def write(self, size: int) -> None:
         """Write the waiting rows that fill row groups of `size` rows."""
@@ -229,11 +221,10 @@ class _WaitingColumn:
 
     def _nodes(self) -> list[StagedColumn]:
         """Return the nodes of the column, with the parts written so far."""
-        nodes = [
-            replace(writer, parts=dict(enumerate(parts)))
-            for writer, parts in zip(self._writers, self._parts, strict=True)
+        return [
+            StagedColumn(nodes[0].path, join([node.parts for node in nodes]))
+            for nodes in zip(*self._written, strict=True)
         ]
-        return [StagedColumn.of(node.finish(), node.next_k) for node in nodes]
 
     def _whole(self) -> pa.ChunkedArray:
         return pa.chunked_array(self._waiting, self._field.type)
@@ -244,11 +235,9 @@ class _WaitingColumn:
         for piece in pieces:
             self._check(len(piece), bytes_taken(piece), size)
         groups = ((pa.table({"rows": piece}), len(piece)) for piece in pieces)
-        self._change_set.write(self._writers, groups)
-        for writer, parts in zip(self._writers, self._parts, strict=True):
-            parts += [writer.parts[group] for group in range(len(pieces))]
-        # New writers, because a writer counts its row groups from 0.
-        self._writers = [replace(one, first_k=one.next_k, parts={}) for one in self._writers]
+        writers = self._change_set.column_writers([self._index])
+        self._written.append(self._change_set.write(writers, groups)[1])
+        self._groups += len(pieces)
 
     def _check(self, rows: int, nbytes: int, size: int) -> None:
         """Raise LimitError if these rows are too large for a row group.
@@ -270,5 +259,5 @@ def _width(staged: StagedVersion, index: int) -> float:
     if rows:
         return Projection.of(staged).nbytes(index) / rows
     nodes = Node.of(staged.schema.field(index).type).walk()
-    bits = [one.bits for node in nodes for one in stream_layouts(node.flat).values()]
-    return sum(ITEM_BYTES if width is None else width / 8 for width in bits)
+    forms = [physical(value_type(node.flat)) for node in nodes]
+    return sum(form.width + ITEM_BYTES * (form.form is Form.BYTES) for form in forms)

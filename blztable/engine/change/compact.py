@@ -6,7 +6,7 @@ another writer has already merged.
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.parts import count_of_entries
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
@@ -29,8 +28,11 @@ from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage, group_rows_of
 from blztable.engine.write.row_groups import row_groups, rows_per_group
 from blztable.engine.write.sort_keys import SORT_BY, Key
-from blztable.errors import BlzError, ConflictError
-from blztable.storage.store import Lock
+from blztable.errors import BlzError, ConflictError, CorruptError
+from blztable.format import layout
+from blztable.format.data_file import DataFile
+from blztable.format.layout import Path
+from blztable.storage.store import KeyNotFound, Lock
 
 
 def merge_after(
@@ -42,19 +44,19 @@ def merge_after(
     """
     commit = Commit(CommitPlan(version.store, is_durable, base=version))
     change_set = ChangeSet(commit, storage)
-    groups = version.row_groups
     full = _full(change_set)
-    count = merge_policy.trailing_groups(groups, full)
+    count = merge_policy.trailing_groups(version.last_rows(), full)
     if not count:
         return None
     try:
-        lengths = _joinable(change_set.staged, range(len(groups) - 1, len(groups) - 1 - count, -1))
-        count = merge_policy.trailing_groups(groups[len(groups) - lengths[0] :], full)
+        stop = version.group_count
+        lengths = _joinable(change_set.staged, range(stop - 1, stop - 1 - count, -1))
+        count = merge_policy.trailing_groups(islice(version.last_rows(), lengths[0]), full)
         if not count:
             return None
         with commit:
             change_set.begin()
-            _join(change_set, "merge", change_set.staged, len(groups) - count, len(groups))
+            _join(change_set, "merge", change_set.staged, stop - count, stop)
             merged = change_set.publish()
     except ConflictError:
         return None
@@ -114,7 +116,7 @@ def rewrite(
     """Write all rows of the staged version in this order."""
     staged = change_set.staged
     groups, written = write_ordered(change_set, unsorted, order, progress)
-    change_set.add("sort", Join.of(staged, 0, len(staged.row_groups), groups, written))
+    change_set.add("sort", Join.of(staged, 0, staged.group_count, groups, written))
 
 
 def write_ordered(
@@ -164,7 +166,7 @@ def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> No
     Such are also the categories in `gone`. Other than in a compaction, none may be left out.
     """
     staged = change_set.staged
-    groups = range(len(staged.row_groups))
+    groups = range(staged.group_count)
     old = {*_with_old_values(staged, groups)}
     with OpenColumns.whole(staged) as opened:
         old |= {group for group in groups if categories.has_values(opened, group, gone)}
@@ -174,7 +176,7 @@ def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> No
 
 def has_old_values(staged: StagedVersion) -> bool:
     """True if a row group keeps values which no row of the table has."""
-    return any(True for _ in _with_old_values(staged, range(len(staged.row_groups))))
+    return any(True for _ in _with_old_values(staged, range(staged.group_count)))
 
 
 def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[int]:
@@ -183,15 +185,26 @@ def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[i
     A bundle keeps the parts of columns that were written again, or dropped.
     """
     lines = range(len(staged.paths))
-    with OpenColumns.whole(staged) as opened:
-        for group in groups:
-            has_old = bool(staged.deleted and staged.deleted[group])
-            if not has_old and staged.bundles and staged.bundles[group]:
-                named = (line for line in lines if staged.parts(line).is_bundled(group))
-                entries = sum(count_of_entries(staged.node(line).type) for line in named)
-                has_old = entries < len(opened.parts.bundle(group).directory.entries)
-            if has_old:
+    for group in groups:
+        bundle = staged.bundles[group]
+        if staged.all_deleted[group]:
+            yield group
+        elif bundle:
+            files = staged.records(lines, [group]).parts["file"].tolist()
+            named = {path for path, file in zip(staged.paths, files, strict=True) if file == bundle}
+            if named != {*_nodes_of(staged, bundle)}:
                 yield group
+
+
+def _nodes_of(version: Version, bundle: int) -> Sequence[Path]:
+    """Return the paths of the nodes whose parts are in a bundle."""
+    key = layout.part(layout.SHARED, bundle)
+    try:
+        return DataFile.decode(version.store.get(key)).nodes
+    except KeyNotFound:
+        raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
+    except BlzError as error:
+        raise type(error)(f"{version.store.name}/{key}: {error}") from None
 
 
 def _join(

@@ -16,7 +16,7 @@ import pyarrow as pa
 from blztable.columns.digits import rounded
 from blztable.columns.types import has_items
 from blztable.engine.change import compact, sorting
-from blztable.engine.change.change_set import ChangeSet
+from blztable.engine.change.change_set import ChangeSet, did
 from blztable.engine.change.changes import Append
 from blztable.engine.change.drafts import Drafts, check_nothing_whole
 from blztable.engine.change.reliance import ReadSet
@@ -27,11 +27,10 @@ from blztable.engine.version import schema as schemas
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.schema import paths_of
-from blztable.engine.version.staged import StagedColumn, StagedVersion
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import (
-    CHECKSUM,
     Storage,
     check_columns,
     is_packed,
@@ -41,9 +40,11 @@ from blztable.engine.write.options import (
 )
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
-from blztable.format import manifest
 from blztable.format.jsontext import Json
+from blztable.format.manifest import Head
 from blztable.format.metalayers import FIXED, LayerKey, check
+from blztable.format.version_file import Tail
+from blztable.report import Changed
 from blztable.storage.store import Lock, Store
 
 
@@ -92,7 +93,6 @@ def create(
     schemas.check(schema)
     check_columns(storage, schema.names)
     _check_packing(schema, storage)
-    storage = replace(storage, checksum=storage.checksum or CHECKSUM)
     keys = sort_keys.placed(sort_order(storage), schema, "the data")
     sorting.check(schema, keys)
     plan = CommitPlan(
@@ -108,8 +108,7 @@ def create(
         _check_absent(store, commit.base, replace_existing)
         head = _head(commit, schema, storage, keys)
         head = replace(head, attributes=dict(attributes or {}), pandas=new.frame(0))
-        columns = tuple(map(StagedColumn.without_parts, head.paths))
-        empty = StagedVersion(store, head, schema, columns=columns)
+        empty = StagedVersion.of_tail(store, head, schema, Tail.empty(len(head.paths)))
         change_set = ChangeSet(commit, storage, empty)
         _write(change_set, new, keys, progress)
         staged = change_set.staged
@@ -119,15 +118,14 @@ def create(
             # Tagged versions stay, also where the newest manifest is damaged.
             known = newest or versions.latest(store)
             head, old = staged.head, newest.head if newest else None
+            rows = Changed(head.rows, rows_deleted=old.rows if old else 0)
             return staged.with_head(
-                uuid=old.uuid if old else head.uuid,
                 next_column=max(head.next_column, old.next_column if old else 0),
                 properties=_kept_properties(newest) | dict(head.properties),
                 commit_ids=old.commit_ids if old else (),
-                next_bundle=max(head.next_bundle, old.next_bundle if old else 1),
                 tags=known.head.tags if known else {},
                 pandas=new.frame(head.rows),
-                changed=(),
+                did=did(rows),
             )
 
         published = commit.publish("replace" if commit.base else "create", rebased, staged)
@@ -135,9 +133,7 @@ def create(
     return published
 
 
-def _head(
-    commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Key]
-) -> manifest.Head:
+def _head(commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Key]) -> Head:
     """Return the head of a new table without rows, whose columns have ids of their own."""
     roots = commit.files.reserve_columns(len(schema))
     paths = [*chain.from_iterable(map(paths_of, schema.types, roots))]
@@ -151,18 +147,13 @@ def _head(
     properties = properties_of(storage)
     if keys:
         properties[SORT_BY] = sort_keys.to_json(keys, paths)
-    nothing = (0,) * len(paths)
-    return manifest.Head(
-        uuid=str(uuid.uuid4()),
-        row_groups=(),
-        schema=schemas.encode(schema),
-        fields=schemas.readable(schema),
+    return Head(
+        # Its files bear the name of the table, so it is that of the table which is replaced.
+        uuid=commit.base.head.uuid if commit.base else str(uuid.uuid4()),
+        paths=tuple(paths),
         next_column=1 + max(chain.from_iterable(paths), default=-1),
         properties=properties,
-        attributes={},
-        next_bundle=commit.base.head.next_bundle if commit.base else 1,
         metalayers=layers,
-        columns=manifest.ColumnIndex(tuple(paths), (1,) * len(paths), nothing, nothing),
     )
 
 
@@ -185,7 +176,7 @@ def _write(
     else:
         store, drafts = empty.store, None
         if store.has_one_writer and change_set.commit.base is None and not keys:
-            drafts = Drafts(store, empty.head)
+            drafts = Drafts(store, empty.head, empty.schema)
         append(change_set, segments, progress, on_progress=drafts.on_progress if drafts else None)
         if drafts:
             drafts.remove()
@@ -214,8 +205,14 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             )
         latest = newest or versions.latest(store) or old
         properties = dict(old.head.properties) | _kept_properties(latest)
-        staged = StagedVersion.of(old).numbered_after(latest)
-        return staged.with_head(properties=properties, tags=latest.head.tags)
+        rows = old.head.rows - latest.head.rows
+        return StagedVersion.of(old).with_head(
+            properties=properties,
+            tags=latest.head.tags,
+            next_column=max(old.head.next_column, latest.head.next_column),
+            next_file=max(old.head.next_file, latest.head.next_file),
+            did=did(Changed(max(rows, 0), rows_deleted=max(-rows, 0))),
+        )
 
     with Commit(CommitPlan(store, is_durable, base=old, is_replacement=True)) as commit:
         published = commit.publish("restore", rebased)

@@ -1,8 +1,8 @@
-"""Drafts: manifests of single row groups, by which an interrupted file can be rescued.
+"""Drafts: versions of single row groups, by which an interrupted file can be rescued.
 
-A draft is a manifest of one row group. The creation appends it behind the parts of the row group,
-so the parts of a draft that can be read are whole. No commit names drafts. A store of many writers
-has none: other creations share it, and the next one removes what a killed one left.
+A draft is the file of a version of one row group. The creation appends it behind the parts of the
+row group, so the parts of a draft that can be read are whole. No commit names drafts. A store of
+many writers has none: other creations share it, and the next one removes what a killed one left.
 """
 
 import secrets
@@ -11,33 +11,33 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
-from blztable.engine.version import schema as schemas
+import numpy as np
+import pyarrow as pa
+
+from blztable.engine.version import versions
 from blztable.engine.version.commit import WRITER
-from blztable.engine.version.staged import (
-    NewGroups,
-    StagedColumn,
-    StagedVersion,
-    column_index,
-    flags_of,
-)
+from blztable.engine.version.copy import tail_of
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version, can_hold_table, newest_number
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
-from blztable.format import deletions, layout, manifest
-from blztable.format.bundle import BundleMeta
-from blztable.format.line import ColumnParts
+from blztable.format import layout, manifest
+from blztable.format.leaf import GROUP
 from blztable.format.manifest import Head
+from blztable.format.records import WORD, join, stack
+from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Store
 
 
 class Drafts:
     """Appends a draft for each row group whose parts are all written."""
 
-    def __init__(self, store: Store, head: Head) -> None:
-        """Begin; `head` has what all drafts say of the table."""
+    def __init__(self, store: Store, head: Head, schema: pa.Schema) -> None:
+        """Begin; `head` and `schema` are those of all drafts."""
         self._store = store
         self._head = head
+        self._schema = schema
         self._written = 0
         # The first column that is not known to have its part of the next row group.
         self._first = 0
@@ -56,47 +56,32 @@ class Drafts:
                     return
                 self._first += 1
             bundle = bundles[group]
-            if bundle is not None and bundle.meta is None:
+            if bundle is not None and bundle.number is None:
                 return
-            staged = [StagedColumn.of(one.finish([group]), one.next_k) for one in columns]
-            self._append(rows[group], staged, None if bundle is None else bundle.meta)
+            record = np.zeros(1, GROUP)
+            record["rows"] = record["stored"] = rows[group]
+            record["file"], record["groups"] = bundle.number if bundle else 0, 1
+            records = stack([one.parts[group] for one in columns])
+            self._append(Tail(record, np.zeros(0, WORD), records))
             self._first = 0
 
     def copied(self, version: Version, group: int) -> None:
         """Append the draft of a row group of a version, whose files were copied."""
-        index = version.head.columns
-        staged = [
-            StagedColumn.of(version.parts(line).of_group(group), index.next_k[line])
-            for line in range(len(index.paths))
-        ]
-        bundles = version.bundles
-        meta = bundles[group] if bundles else None
-        self._append(version.row_groups[group], staged, meta, version.all_deleted[group])
+        self._append(tail_of(version, [group]))
 
-    def _append(
-        self,
-        rows: int,
-        columns: Sequence[StagedColumn],
-        bundle: BundleMeta | None,
-        deleted: bytes = b"",
-    ) -> None:
+    def _append(self, tail: Tail) -> None:
         number = self._written + 1
         head = replace(
             self._head,
             version=number,
-            row_groups=(rows,),
-            columns=column_index(columns),
-            bundles=() if bundle is None else (bundle,),
-            deleted=deletions.compacted([deleted]),
-            changed=(),
-            flags=flags_of(columns),
+            rows=int(tail.groups["rows"].sum()),
             commit=secrets.token_hex(16),
             writer=WRITER,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
             operation="draft",
         )
-        lines = [one.parts.encode() for one in columns if isinstance(one.parts, ColumnParts)]
-        self._store.put_new(layout.draft(number), [manifest.encode(head, lines)])
+        data = manifest.encode(head, self._schema, [tail])
+        self._store.put_new(layout.draft(number), [data])
         self._written = number
 
     def remove(self) -> None:
@@ -109,26 +94,26 @@ def recovered(store: Store) -> StagedVersion | None:
     unfinished = store.unfinished()
     if unfinished is None:
         return None
-    staged: StagedVersion | None = None
+    first: Version | None = None
+    tails: list[Tail] = []
     for number in count(1):
         try:
-            draft = _draft(unfinished, number)
+            draft, tail = _draft(unfinished, number)
         except (KeyNotFound, CorruptError):
             break
-        if staged is None:
-            staged = draft
-            continue
-        if draft.schema != staged.schema:
+        if first is not None and draft.schema != first.schema:
             break
-        columns = [
-            StagedColumn.of(draft.parts(line), column.next_k)
-            for line, column in enumerate(draft.columns)
-        ]
-        groups = NewGroups(draft.stored_rows, draft.bundles or (None,))
-        staged = staged.with_row_groups(range(number), groups, columns)
-        if draft.deleted:
-            staged = staged.with_deleted({number - 1: draft.deleted[0]})
-    return staged
+        first = first or draft
+        tails.append(tail)
+    if first is None:
+        return None
+    whole = Tail(
+        np.concatenate([tail.groups for tail in tails]),
+        np.concatenate([tail.deleted for tail in tails]),
+        join([tail.records for tail in tails]),
+    )
+    head = replace(first.head, rows=int(whole.groups["rows"].sum()))
+    return StagedVersion.of_tail(unfinished, head, first.schema, whole)
 
 
 def check_nothing_whole(store: Store) -> None:
@@ -155,17 +140,9 @@ def whole(version: Version) -> str:
     return f"{groups:,} row groups with {version.head.rows:,} rows are whole"
 
 
-def _draft(store: Store, number: int) -> StagedVersion:
-    data = store.get(layout.draft(number))
-    length = manifest.head_length(data)
-    head = manifest.decode_head(data[: length or 0])
-    lines = data[length:].split(b"\n")[:-1]
-    index = head.columns
-    if len(lines) != len(index.paths) or len(head.row_groups) != 1:
-        raise CorruptError(f"{layout.draft(number)}: not a draft of one row group")
-    columns = []
-    for at, line in enumerate(lines):
-        manifest.check_line(line, head, at)
-        parts = (index.next_k[at], index.nbytes[at], index.cbytes[at], line, head.flags)
-        columns.append(StagedColumn(index.paths[at], *parts))
-    return StagedVersion(store, head, schemas.decode(head.schema), columns=tuple(columns))
+def _draft(store: Store, number: int) -> tuple[Version, Tail]:
+    """Return the draft of a row group: a version, and its records."""
+    version = versions.decode(store, layout.draft(number), store.get(layout.draft(number)))
+    if version.group_count != 1:
+        raise CorruptError(f"{store.name}/{layout.draft(number)}: not a draft of one row group")
+    return version, tail_of(version)

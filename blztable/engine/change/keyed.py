@@ -37,6 +37,7 @@ from blztable.engine.query.select import take
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
+from blztable.engine.version.identity import identities
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
@@ -45,7 +46,7 @@ from blztable.format.deletions import live, unpack
 # Bytes of the number of its key and of its place in the order, for each row.
 _ROW_BYTES = 24
 # Row groups by what tells each.
-RowGroups = dict[tuple[object, ...], list[int]]
+RowGroups = dict[tuple[int, ...], list[int]]
 
 
 def check_key(fields: Sequence[pa.Field]) -> None:
@@ -183,13 +184,11 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
 
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
-    """Return the row groups by what tells each: where the parts of these columns are."""
-    lines = [version.parts(line) for index in indices for line in version.nodes(index)]
-    bundles = version.bundles
+    """Return the row groups by what tells each: its rows, and the files of these columns."""
+    lines = [line for index in indices for line in version.nodes(index)]
     found: RowGroups = {}
-    for group, rows in enumerate(version.stored_rows):
-        places = ((one.key(group, bundles), one.at[group] if one.at else 0) for one in lines)
-        found.setdefault((rows, *places), []).append(group)
+    for group, place in enumerate(identities(version, lines).tolist()):
+        found.setdefault(tuple(place), []).append(group)
     return found
 
 

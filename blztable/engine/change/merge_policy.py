@@ -18,7 +18,7 @@ The rule "the sum is at least 8 times the largest row group of the span" is not 
 appends between small ones at all sizes, the small row groups before them are never merged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FANOUT = 8
@@ -26,8 +26,8 @@ _LEVEL_BITS = FANOUT.bit_length() - 1
 assert FANOUT == 1 << _LEVEL_BITS
 
 
-def trailing_groups(rows: Sequence[int], full: int) -> int:
-    """Number of trailing row groups to merge now (0: none), given the row count of each group.
+def trailing_groups(rows: Iterable[int], full: int) -> int:
+    """Number of trailing row groups to merge now (0: none), given their rows from the last one on.
 
     Row groups with at least half of `full` rows stay as they are.
     """
@@ -35,7 +35,7 @@ def trailing_groups(rows: Sequence[int], full: int) -> int:
     total = 0
     # The highest level in the span, without its last row group.
     highest = -1
-    for count, group in enumerate(reversed(rows), 1):
+    for count, group in enumerate(rows, 1):
         if 2 * group >= full:
             break
         total += group

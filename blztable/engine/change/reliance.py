@@ -11,12 +11,14 @@ that it looked for (`WriteSet`). It is right on another version if both hold the
 2. No commit has added a row for which the predicate is true. Blind appends are an exception: they
    read no row, so they may as well come after the change, and their rows are kept.
 
-The head says for each row group when rows last came by another commit than a blind append
-(`changed`), so no version between the two is needed. Row groups that came since are searched:
-statistics answer first, and only those that may have such a row are read. That holds for a change
-that found no row, too: another change may have added one since.
+A row group is known by a digest of its rows, its deleted rows, and the numbers of its files. Each
+row group says when rows last came by another commit than a blind append (`changed`), so no version
+between the two is needed. Row groups that came since are searched: statistics answer first, and
+only those that may have such a row are read. That holds for a change that found no row, too:
+another change may have added one since.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -27,19 +29,28 @@ from blztable.engine.query import expressions
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.version.staged import APPENDED, GroupIdentity, StagedVersion
+from blztable.engine.version.identity import identities
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts
 
 AGAIN = "open the table again and repeat the change"
 # True if a row of the row groups with these indices is one of the rows looked for.
 Predicate = Callable[[StagedVersion, Sequence[int]], bool]
-# The line of a column in the base version, which is not parsed before it has to be; or the numbers
-# of its files in the row groups.
-Line = int | tuple[int, ...]
+
+
+def digests(version: Version, groups: Sequence[int]) -> list[bytes]:
+    """Return what identifies each of these row groups: a digest of rows, deleted rows and files."""
+    if not len(groups):
+        return []
+    places = identities(version, range(len(version.paths)), groups)
+    deleted = version.all_deleted
+    return [
+        hashlib.blake2b(place.tobytes() + deleted[group], digest_size=16).digest()
+        for place, group in zip(places, groups, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class ReadSet:
     columns : tuple
         Paths, schema and frame descriptor.
     row_groups : bytes or None
-        Digest of the rows and files of all row groups; None if the change does not rely on it.
+        A digest of all row groups; None if the change does not rely on them.
     defaults : mapping
         The default values that the change relies on, by column id; None for no default.
     """
@@ -76,7 +87,7 @@ class ReadSet:
     @classmethod
     def rows_of(cls, staged: StagedVersion) -> Self:
         """Return the columns and all row groups of a version."""
-        return replace(cls.columns_of(staged), row_groups=staged.row_groups_digest())
+        return replace(cls.columns_of(staged), row_groups=_of_all(staged))
 
     def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
         """Return this read set with the default values of some columns of the same version."""
@@ -104,7 +115,7 @@ class ReadSet:
         head = newest.head
         if paths != newest.paths or not schema.equals(newest.schema) or frame != head.pandas:
             return "columns"
-        if self.row_groups is not None and self.row_groups != newest.row_groups_digest():
+        if self.row_groups is not None and self.row_groups != _of_all(newest):
             return "rows"
         if any(newest.defaults.get(one) != value for one, value in self.defaults.items()):
             return "default values"
@@ -141,30 +152,19 @@ class WriteSet:
     ----------
     groups : sequence of int
         Indices of the row groups that are rewritten or removed; empty if no row was found.
-    identities : sequence of GroupIdentity
-        Rows, deleted rows and bundle of each.
-    lines : sequence of Line
-        The files of each, column by column.
-    base : Version or None
-        The version that has the lines which are not parsed.
+    digests : sequence of bytes
+        What identifies each.
     """
 
     read_set: ReadSet
     matches: Predicate
     groups: Sequence[int]
-    identities: Sequence[GroupIdentity]
-    lines: Sequence[Line]
-    base: Version | None
+    digests: Sequence[bytes]
 
     @classmethod
     def of(cls, staged: StagedVersion, groups: Sequence[int], matches: Predicate) -> Self:
         """Return these row groups of a staged version."""
-        lines = [
-            column.parts if isinstance(column.parts, int) else staged.file_numbers(line, groups)
-            for line, column in enumerate(staged.columns)
-        ]
-        identities, read_set = staged.row_group_identities(groups), ReadSet.columns_of(staged)
-        return cls(read_set, matches, groups, identities, lines if groups else [], staged.base)
+        return cls(ReadSet.columns_of(staged), matches, groups, digests(staged, groups))
 
     def find(self, newest: StagedVersion, change: str) -> list[int]:
         """Return the indices of the row groups in `newest`; `change` names the change.
@@ -183,7 +183,7 @@ class WriteSet:
                 f"{name}: {change} relies on the rows of version {version}; another commit has "
                 f"changed rows in the same row groups; {AGAIN}"
             )
-        newer = {g for g, at in enumerate(newest.all_changed) if version < at < APPENDED}
+        newer = {*newest.changed_after(version)}
         if self.matches(newest, sorted(newer - {*found})):
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {version} that it looked for; "
@@ -193,37 +193,16 @@ class WriteSet:
 
     def _found(self, newest: StagedVersion) -> list[int] | None:
         """Return the present indices of the row groups; None if one of them is gone."""
-        count = len(newest.row_groups)
-        if max(self.groups, default=-1) < count and self._are_in_place(newest):
+        count = newest.group_count
+        if max(self.groups, default=-1) < count and (digests(newest, self.groups) == self.digests):
             return list(self.groups)
-        lines = [
-            one if isinstance(one, tuple) else tuple(self._parts(one).k[g] for g in self.groups)
-            for one in self.lines
-        ]
-        mine = (
-            (*identities, *files)
-            for identities, files in zip(self.identities, zip(*lines, strict=True), strict=True)
-        )
-        present = {files: group for group, files in enumerate(newest.row_group_files())}
-        found = [present.get(files, -1) for files in mine]
-        return None if -1 in found else found
+        present = {one: group for group, one in enumerate(digests(newest, range(count)))}
+        found = [present.get(one, -1) for one in self.digests]
+        # Row groups without a file may be equal; nothing tells which is which.
+        return None if -1 in found or len({*found}) < len(found) else found
 
-    def _are_in_place(self, newest: StagedVersion) -> bool:
-        """True if the row groups have the same indices; only lines that differ are parsed."""
-        if newest.row_group_identities(self.groups) != self.identities:
-            return False
-        for line, mine in enumerate(self.lines):
-            theirs = newest.columns[line].parts
-            if isinstance(mine, int) and isinstance(theirs, int) and newest.base and self.base:
-                digests = self.base.head.columns, newest.base.head.columns
-                if digests[0].digest(mine) == digests[1].digest(theirs):
-                    continue
-            if isinstance(mine, int):
-                mine = tuple(self._parts(mine).k[group] for group in self.groups)
-            if newest.file_numbers(line, self.groups) != mine:
-                return False
-        return True
 
-    def _parts(self, line: int) -> ColumnParts:
-        assert self.base is not None, "a line that is not parsed is one of the base version"
-        return self.base.parts(line)
+def _of_all(version: StagedVersion) -> bytes:
+    """Return a digest of all row groups, in their order."""
+    whole = b"".join(digests(version, range(version.group_count)))
+    return hashlib.blake2b(whole, digest_size=16).digest()

@@ -20,7 +20,7 @@ from blztable.arrow.types import (
     is_zoned,
     stored_type,
 )
-from blztable.columns.types import layout_of
+from blztable.columns.parts.physical import physical
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
 from blztable.engine.change.defaults import declared_defaults, to_json
@@ -114,10 +114,9 @@ def _writers(change_set: ChangeSet, index: int, field: pa.Field) -> list[ColumnW
     root = change_set.staged.root(index)
     nodes = Node.of(field.type)
     if nodes.count == 1:
-        return writers_of(field, [root.path], [root.next_k])
+        return writers_of(field, [root.path])
     (first,), *_ = change_set.commit.files.reserve_columns(nodes.count - 1)
-    paths = paths_of(field.type, root.path, first)
-    return writers_of(field, paths, [root.next_k, *[1] * (nodes.count - 1)])
+    return writers_of(field, paths_of(field.type, root.path, first))
 
 
 def _portions(
@@ -209,6 +208,6 @@ def _keeps_bytes(old: pa.DataType, new: pa.DataType) -> bool:
         return bool(old.unit == new.unit and (old.tz is None) == (new.tz is None))
     stored, wanted = stored_type(old), stored_type(new)
     if is_text(stored) and is_binary(wanted):
-        return layout_of(stored) == layout_of(wanted)
+        return physical(stored).width == physical(wanted).width
     # A part of a large type may be too large for a view.
     return stored.equals(wanted) and is_view(new) <= is_view(old)

@@ -124,9 +124,8 @@ def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Sc
         columns, row_groups(parts(), group_rows_of(change_set.storage)), is_whole=True
     )
     # Not an append: after a rebase on more rows the result would have too many rows.
-    order = range(len(staged.row_groups) + len(added.rows))
     read_set = ReadSet.rows_of(staged).and_defaults(staged, range(len(fillings)))
-    change_set.add("resize", Rows(read_set, order, added, written))
+    change_set.add("resize", Rows(read_set, None, added, written))
     change_set.count(appended=more)
 
 

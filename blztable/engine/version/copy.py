@@ -1,13 +1,14 @@
 """Copy: the files of one version in another store, byte for byte, as a table of its own.
 
-Nothing is compressed again. Each front, chunk and trailer is compared with its checksum on the way.
-The files of a row group follow each other, so memory has no more than one of them.
+Nothing is compressed again. Each file is compared with the records of the version on the way, and
+each chunk with its checksum. Memory has no more than one file.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+import numpy as np
 
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
@@ -15,9 +16,11 @@ from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, TableExistsError
 from blztable.format import layout
-from blztable.format.bundle import BundleMeta
-from blztable.format.header import CHECKSUMS, FileHeader, Trailer
-from blztable.format.superchunk import PartMeta, chunk_offsets
+from blztable.format.data_file import DataFile
+from blztable.format.layout import Path
+from blztable.format.leaf import GROUP
+from blztable.format.records import WORD, Records
+from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Lock, Store
 
 
@@ -52,33 +55,21 @@ def copy(
     CorruptError
         A file is missing or damaged; nothing is committed.
     """
-    staged = version if isinstance(version, StagedVersion) else StagedVersion.of(version)
 
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(target, newest)
-        return StagedVersion(
-            target,
-            replace(staged.head, tags={}),
-            staged.schema,
-            columns=staged.columns,
-            base=staged.base,
-        )
+        head = replace(version.head, tags={}, did={"rows_appended": version.head.rows})
+        return StagedVersion.of_tail(target, head, version.schema, tail_of(version))
 
     with Commit(CommitPlan(target, is_durable, may_create=True)) as commit:
         _check_absent(target, commit.base)
         keys = []
-        for group in range(len(version.head.row_groups)):
-            for key, meta in files(version, group):
-                try:
-                    data = version.store.get(key)
-                    _check(data, meta, is_strict)
-                except KeyNotFound:
-                    raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
-                except BlzError as error:
-                    raise type(error)(f"{version.store.name}/{key}: {error}") from None
-                target.put_new(key, [data])
-                keys.append(key)
-                progress.add(meta.cbytes)
+        for group in range(version.group_count):
+            for file in files(version, group):
+                data = _read(version, file, is_strict)
+                target.put_new(file.key, [data])
+                keys.append(file.key)
+                progress.add(file.cbytes)
                 progress.report()
             if steps is not None:
                 steps.copied(version, group)
@@ -91,44 +82,81 @@ def copy(
     return published
 
 
+def tail_of(version: Version, groups: Sequence[int] | None = None) -> Tail:
+    """Return row groups of a version, by default all, as the tail of another one."""
+    chosen = range(version.group_count) if groups is None else groups
+    deleted = [version.all_deleted[group] for group in chosen]
+    record = np.zeros(len(chosen), GROUP)
+    record["rows"] = [version.row_groups[group] for group in chosen]
+    record["stored"] = [version.stored_rows[group] for group in chosen]
+    record["file"] = [version.bundles[group] for group in chosen]
+    record["deleted"] = [len(words) // WORD.itemsize for words in deleted]
+    record["groups"] = 1
+    records = version.records(range(len(version.paths)), groups)
+    return Tail(record, np.frombuffer(b"".join(deleted), WORD), records)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A data file of a version: the nodes whose parts it has, and their records."""
+
+    key: str
+    number: int
+    nodes: Sequence[Path]
+    records: Records
+
+    @property
+    def cbytes(self) -> int:
+        """Bytes of the parts."""
+        return int(self.records.parts["cbytes"].sum())
+
+    def check(self, data: bytes) -> None:
+        """Raise CorruptError unless these bytes are the file that the records describe."""
+        found = DataFile.decode(data)
+        places = {path: place for place, path in enumerate(found.nodes)}
+        if found.number != self.number or not places.keys() >= {*self.nodes}:
+            raise CorruptError("the file says that it is another one")
+        parts = found.records.of([places[path] for path in self.nodes], [0])
+        if not all(map(np.array_equal, parts.arrays, self.records.arrays)):
+            raise CorruptError("the file differs from the records of the version")
+
+
+def files(version: Version, group: int) -> Iterator[CopiedFile]:
+    """Yield each data file of a row group."""
+    records = version.records(range(len(version.paths)), [group])
+    numbers, bundle = records.parts["file"], version.bundles[group]
+    for line in np.flatnonzero((numbers != 0) & (numbers != bundle)).tolist():
+        path, number = version.paths[line], int(numbers[line])
+        yield CopiedFile(layout.part(path, number), number, [path], records.of([line], [0]))
+    if bundle:
+        lines = np.flatnonzero(numbers == bundle).tolist()
+        key, nodes = layout.part(layout.SHARED, bundle), [version.paths[line] for line in lines]
+        yield CopiedFile(key, bundle, nodes, records.of(lines, [0]))
+
+
 def is_whole(version: Version) -> bool:
-    """True if all files of a version are there, with the bytes that the manifest describes."""
+    """True if all files of a version are there, with the bytes that its records describe."""
     try:
-        for group in range(len(version.head.row_groups)):
-            for key, meta in files(version, group):
-                _check(version.store.get(key), meta, True)
+        for group in range(version.group_count):
+            for file in files(version, group):
+                file.check(version.store.get(file.key))
     except (*DAMAGED, KeyNotFound):
         return False
     return True
 
 
-def files(version: Version, group: int) -> Iterator[tuple[str, PartMeta | BundleMeta]]:
-    """Yield the key and the metadata of each file of a row group."""
-    for line, path in enumerate(version.paths):
-        parts = version.parts(line)
-        if parts.k[group]:
-            yield layout.part(path, parts.k[group]), parts.meta[group]
-    bundle = version.head.bundles[group] if version.head.bundles else None
-    if bundle is not None:
-        yield layout.part(layout.SHARED, bundle.k), bundle
-
-
-def _check(data: bytes, meta: PartMeta | BundleMeta, is_strict: bool) -> None:
-    """Raise CorruptError unless these bytes are the file that the manifest describes."""
-    if len(data) != meta.cbytes:
-        raise CorruptError(f"the file has {len(data)} bytes; the manifest says {meta.cbytes}")
-    front, trailer = data[: meta.front_length], data[len(data) - meta.trailer_length :]
-    if Trailer.stored_crc(trailer) != meta.crc:
-        raise CorruptError("the trailer is not the one that the manifest describes")
-    header = FileHeader.decode(front)
-    checksum = CHECKSUMS[header.checksum]
-    digests = Trailer.decode(front, trailer, header.nchunks, checksum.size).digests
-    offsets = chunk_offsets(front, header, meta)
-    for index, (start, stop) in enumerate(pairwise(offsets) if is_strict else ()):
-        end = stop - checksum.size
-        expected = digests[index * checksum.size : (index + 1) * checksum.size]
-        if not checksum.digest(data[start:end]) == data[end:stop] == expected:
-            raise CorruptError(f"chunk {index}: {checksum.name} is not {expected.hex()}")
+def _read(version: Version, file: CopiedFile, is_strict: bool) -> bytes:
+    """Return the bytes of a file, compared with the records if `is_strict`."""
+    name = f"{version.store.name}/{file.key}"
+    try:
+        data = version.store.get(file.key)
+        if is_strict:
+            file.check(data)
+    except KeyNotFound:
+        raise CorruptError(f"{name}: the file is missing") from None
+    except BlzError as error:
+        raise type(error)(f"{name}: {error}") from None
+    return data
 
 
 def _check_absent(target: Store, newest: Version | None) -> None:

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from blztable.engine.version import mirrors, versions
+from blztable.engine.version.identity import identities
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
 from blztable.format.layout import Path
 from blztable.format.manifest import Head
 from blztable.report import VersionDiff, VersionInfo
 from blztable.storage.store import KeyNotFound, Store
+
+# What a head says of the rows that its commit changed.
+DID = "rows_appended", "rows_updated", "rows_deleted"
 
 
 def list_versions(store: Store) -> list[VersionInfo]:
@@ -28,23 +31,26 @@ def list_versions(store: Store) -> list[VersionInfo]:
     numbers = versions.numbers(store)
     for number in numbers:
         try:
-            head = versions.read(store, number).head
+            version = versions.read(store, number)
+            row_groups, deleted_rows = version.group_count, version.deleted_rows
         except KeyNotFound:
             continue  # Removed after `numbers` listed it.
         except (*DAMAGED, StorageError) as error:
             infos.append(VersionInfo(number, damage=str(error)))
         else:
+            head = version.head
             info = VersionInfo(
                 number,
                 _time(head),
                 head.operation,
                 head.rows,
-                sum(len(path) == 1 for path in head.columns.paths),
-                len(head.row_groups),
+                len(version.schema),
+                row_groups,
                 head.parent,
-                tuple(name for name, version in head.commit_ids if version == number),
+                tuple(name for name, made in head.commit_ids if made == number),
                 head.writer,
-                deleted_rows=head.deleted_rows,
+                deleted_rows=deleted_rows,
+                **{name: head.did.get(name) for name in (*DID, "seconds")},
             )
             infos.append(info)
             known = head.tags
@@ -125,9 +131,9 @@ def _time(head: Head) -> datetime | None:
 
 
 def difference(old: Version, new: Version) -> VersionDiff:
-    """Return what one version has and the other has not, by the names of their parts.
+    """Return what one version has and the other has not, by the files of their parts.
 
-    A column keeps its path when it gets another name or type, and a row group its parts until it is
+    A column keeps its path when it gets another name or type, and a row group its files until it is
     written again.
     """
     before, after = dict(_columns(old)), dict(_columns(new))
@@ -155,8 +161,7 @@ def difference(old: Version, new: Version) -> VersionDiff:
         row_groups_added=come.total(),
         row_groups_removed=gone.total(),
         row_groups_kept=(groups & others).total(),
-        rows_added=sum(rows * count for (rows, *_), count in come.items()),
-        rows_removed=sum(rows * count for (rows, *_), count in gone.items()),
+        **_done_between(old, new),
         attributes_changed=tuple(
             name
             for name in sorted(names)
@@ -172,23 +177,35 @@ def _columns(version: Version) -> Iterator[tuple[Path, tuple[str, str]]]:
         yield path, (field.name, f"{field.type}{'' if field.nullable else ' not null'}")
 
 
-def _groups(version: Version, other: Version) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of each row group, which of them are deleted, and its parts.
+def _groups(version: Version, other: Version) -> Iterator[tuple[object, ...]]:
+    """Yield what tells each row group: its deleted rows, and its files.
 
-    The parts are those of the columns that both versions have.
+    The files are those of the columns that both versions have.
     """
     shared = {*version.paths} & {*other.paths}
-    lines = [
-        (path, version.parts(line)) for line, path in enumerate(version.paths) if path in shared
-    ]
-    head, bundles = version.head, version.head.bundles
-    for group, (rows, deleted) in enumerate(zip(head.row_groups, head.all_deleted, strict=True)):
-        if not lines:
-            # Nothing says that a row group is in the other version, too.
-            yield rows, version.head.version
-            continue
-        yield (
-            rows,
-            deleted,
-            *((parts.key(group, bundles), parts.at and parts.at[group]) for _, parts in lines),
-        )
+    lines = sorted((one, line) for line, one in enumerate(version.paths) if one in shared)
+    if not lines:
+        # Nothing says that a row group is in the other version, too.
+        yield from ((version.head.version, group) for group in range(version.group_count))
+        return
+    places = identities(version, [line for _, line in lines])
+    for place, deleted in zip(places, version.all_deleted, strict=True):
+        yield place.tobytes(), deleted
+
+
+def _done_between(old: Version, new: Version) -> dict[str, int]:
+    """Return what the commits between two versions did to rows; empty if one of them is gone.
+
+    What was appended after a newer version counts as deleted on the way back to an older one.
+    """
+    ends = sorted((old.head.version, new.head.version))
+    total = Counter[str]()
+    for number in range(ends[0] + 1, ends[1] + 1):
+        try:
+            total.update(versions.read(new.store, number).head.did)
+        except (*DAMAGED, KeyNotFound):
+            return {}
+    appended, updated, deleted = (int(total[name]) for name in DID)
+    if old.head.version > new.head.version:
+        appended, deleted = deleted, appended
+    return dict(zip(DID, (appended, updated, deleted), strict=True))
