@@ -54,7 +54,7 @@ class Problem(Printed):
     start, stop : int
         First row affected, and the row after the last one.
     file : str
-        Path of the damaged file below the table's directory.
+        Path of the damaged file below the table's directory; a leaf has the records of parts.
     is_readable : bool
         True if the rows can still be read, because only their statistics or other facts are wrong.
 
@@ -104,7 +104,8 @@ class Report(Printed):
     columns : tuple of str
         Names of the columns checked.
     full : bool
-        True if all chunks were checked, False if only manifest, fronts and trailers.
+        True if all chunks were checked, False if only the manifest, the leaves, and what each file
+        says of itself.
     files, chunks : int
         Number of files and of chunks checked.
     nbytes : int
@@ -244,8 +245,8 @@ class StreamStorage(Printed):
     Attributes
     ----------
     name : str
-        Name of the stream, as in docs/format.md: ``values``, ``ends`` of text, ``valid``, ``codes``
-        and ``dictionary.values`` of categories.
+        Name of the stream, as in docs/format.md: ``valid``, ``values``, ``lengths`` of text, and
+        ``items.values`` of a dictionary, for example.
     encodings : tuple of str
         Encodings of the row groups, ``plain`` if values are stored as Arrow has them.
     codecs : tuple of str
@@ -302,7 +303,7 @@ class ColumnPlan(Printed):
     pages, pages_in_all : int
         Number of pages read; number of all pages.
     nbytes, nbytes_in_all : int
-        Bytes read from the column's files, with fronts and trailers; bytes of these files.
+        Bytes of the column's chunks that are read, with digests; bytes of all of its chunks.
     encodings : tuple of str
         Encodings of the streams that are read; ``plain`` if values are stored as Arrow has them.
 
@@ -340,7 +341,7 @@ class Explanation(Printed):
     """Result of `CTable.explain`: the pages that a read decodes and skips, by their statistics.
 
     A read may skip more: after the filter, pages without a matching row are not read from the
-    other columns. Manifests are not counted.
+    other columns. Manifests and leaves are not counted.
 
     Attributes
     ----------
@@ -352,6 +353,9 @@ class Explanation(Printed):
         Number of row groups that are read; number of all row groups.
     columns : tuple of ColumnPlan
         The plan of each column: first the columns of the filter, then the others.
+    row_groups_in_leaves : int
+        Number of row groups whose pages are compared with the filter. The others are in leaves
+        whose bounds exclude it.
 
     Examples
     --------
@@ -369,6 +373,7 @@ class Explanation(Printed):
     row_groups: int
     row_groups_in_all: int
     columns: tuple[ColumnPlan, ...]
+    row_groups_in_leaves: int
 
     @property
     def pages(self) -> int:
@@ -394,12 +399,12 @@ class Explanation(Printed):
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of files that are read.
+        """Number of bytes of chunks that are read.
 
         Returns
         -------
         int
-            Bytes, with fronts and trailers.
+            Bytes, with digests.
         """
         return sum(column.nbytes for column in self.columns)
 

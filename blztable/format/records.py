@@ -56,8 +56,10 @@ assert [kind.itemsize for kind in KINDS] == [48, 24, 8, 24, 8, 1]
 NAN_IS_NULL, EXACT_BOUNDS, ITEM_CHUNKS = 1, 2, 4
 # Names of streams. Those of a part ascend.
 VALID, VALUES, LENGTHS, ITEMS_VALID, ITEMS_LENGTHS, ITEMS_VALUES = range(6)
+STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
 # Kinds of encoding.
 PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
+KIND_NAMES = ("plain", "numbers", "dictionary", "constant", "per_item")
 # Flags of a stream.
 SUM, TIMES, NAN_CODE, UNSORTED = 1, 2, 4, 8
 # Widths of codes, by number: `np.isin` takes five times longer.
@@ -81,6 +83,15 @@ def need(condition: Any, what: str) -> None:
     """Raise CorruptError if the condition, of an array or a value, does not hold everywhere."""
     if not np.all(condition):
         raise CorruptError(f"records of parts: {what}")
+
+
+def encoding_of(stream: Any) -> str:
+    """Return the encoding of the record of a stream, in words."""
+    name = KIND_NAMES[stream["kind"]]
+    if stream["kind"] != NUMBERS:
+        return name
+    sum_, power = stream["flags"] & SUM, stream["power"]
+    return f"{name}, sum" if sum_ else f"{name}, power" if power else name
 
 
 def sums(counts: Array) -> Array:

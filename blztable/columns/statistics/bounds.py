@@ -117,7 +117,7 @@ def _zones(
     low: Array,
     high: Array,
 ) -> Zones:
-    """Return zones, given for each its part, its numbers of rows, and its least and greatest word."""
+    """Return zones, given for each its part, its numbers of rows, and its extreme words."""
     rows, nulls, nans = counts
     if pa.types.is_null(type_):
         nulls, nans = rows, np.zeros_like(rows)

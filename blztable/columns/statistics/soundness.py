@@ -110,7 +110,7 @@ def _beyond(
 
 
 def _items(array: pa.Array, records: Records, known: Array) -> tuple[Array, Array]:
-    """Return for each page of text or bytes whether its lower bound, and its upper one, is wrong."""
+    """Return for each page of text whether its lower bound, and its upper one, is wrong."""
     part, pages = records.parts[0], records.pages
     prefix, rows = records.prefixes.tobytes(), 1 << int(part["page"])
     is_exact = bool(part["flags"] & EXACT_BOUNDS)

@@ -1,33 +1,38 @@
-"""Verify: check a whole version, the manifest first, then all parts row group by row group.
+"""Verify: check a whole version, the manifest and the leaves first, then the files of its parts.
 
-Does not know how a part is decoded or compared (`engine/read`, `usage.py`).
+Does not know how a part is decoded or compared (`engine/read`, `parts.py`).
 
-Theory of operation. The calling thread goes through windows of row groups: one, or several small
-ones. For each window three phases run as tasks of the pool: open all parts, decode all columns
-together as a read does, compare the values with statistics and sizes. If decoding together fails,
-each row group is decoded alone, then each part. Damage becomes a `Problem`, and the checks go on.
-Memory is bounded by the decoded columns of one window.
+Theory of operation. The version is read again, so nothing that is kept takes part. The calling
+thread goes through windows of row groups: one, or several small ones. For each window the records
+are compared with the types, and each data file with the records; with `full`, all parts are decoded
+and compared with their page records, as tasks of the pool. Damage becomes a `Problem`, and the
+checks go on. Memory is bounded by the decoded columns of one window.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, groupby
 
 import numpy as np
-import pyarrow as pa
 
 from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.nodes import Node
-from blztable.columns.types import one_array
-from blztable.engine.check.usage import ColumnCheck, PartCheck, check_reading
-from blztable.engine.read.columns import read_nodes
-from blztable.engine.read.parts import OpenBundle, OpenParts, check_digest_behind
-from blztable.engine.read.selection import RowSpan
+from blztable.engine.check.parts import (
+    CheckedNode,
+    FileCheck,
+    PartCheck,
+    check_reading,
+    checked_nodes,
+)
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.pool import run
 from blztable.engine.version.versions import Version, load, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
+from blztable.format import layout
 from blztable.format.deletions import Deleted, unpack
+from blztable.format.records import Records
 from blztable.report import Problem, Report
 from blztable.storage.store import KeyNotFound
 
@@ -35,105 +40,189 @@ from blztable.storage.store import KeyNotFound
 WINDOW_GROUPS = 256
 WINDOW_BYTES = 16_000_000
 WINDOW_ROWS = 1 << 20
+_LEAF = re.compile(r"meta/leaf/[0-9]{20}")
 
 
 def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
-    """Check columns of a version: everything if `full`, else manifest, fronts and trailers.
+    """Check columns of a version: everything if `full`, else all but the chunks.
 
     Damage is reported; anything else (no memory, no permission, an interrupt) is raised.
     """
-    # Without the cached lines, so that they are read again.
-    version = replace(version, _lines={}, _read_ahead={})
-    of_manifest, live = list(_manifest(version)), version
-    # Parts are checked with their deleted rows: row numbers are places in the parts.
-    version = version.with_deleted_rows()
-    head, problems = version.head, list[Problem]()
-    columns = [
-        ColumnCheck(version, line, index, has_rows_of_table=has_rows)
-        for index in indices
-        for line, has_rows in zip(
-            version.nodes(index),
-            Node.of(version.schema.field(index).type).share_rows(),
-            strict=True,
-        )
-    ]
-    # The row group of each file, and its rows.
-    files: dict[str, tuple[int | None, int, int]] = {}
-    chunks = nbytes = first = 0
-    for groups in _windows(columns, version.row_groups):
-        with OpenParts(version) as opened:
-            rows = [version.row_groups[group] for group in groups]
-            firsts = accumulate(rows, initial=first)
-            by_group = [
-                [PartCheck(one, one.parts, group, first) for one in columns if one.parts]
-                for group, first in zip(groups, firsts, strict=False)
-            ]
-            parts = list(chain.from_iterable(by_group))
-            run(partial(part.open, full, opened) for part in parts)
-            if full:
-                _read(opened, by_group)
-                run(part.compare for part in parts)
-                for of_group in by_group:
-                    _check_nested(version, of_group)
-            for part in parts:
-                problems += part.problems
-                meta = part.meta
-                if part.opened and part.opened.superchunk:
-                    stop = part.first + version.row_groups[part.group]
-                    files[part.key] = part.group, part.first, stop
-                    chunks += part.chunks if full else 0
-                    nbytes += meta.cbytes if full else meta.front_length + meta.trailer_length
-            for group in sorted({one.group for one in parts if one.opened and one.opened.bundle}):
-                start = first + sum(version.row_groups[groups[0] : group])
-                bundle = opened.bundle(group)
-                key, stop = bundle.reader.key, start + version.row_groups[group]
-                files[key] = group, start, stop
-                chunks += len(bundle.sizes) if full else 0
-                nbytes += bundle.meta.cbytes if full else bundle.nbytes_to_open
-                for message in _bundle_problems(bundle) if full else ():
-                    problems.append(Problem(message, None, None, group, start, stop, key, True))
-            first += sum(rows)
-    try:
-        keys = [version.key, *sorted(files)] if full else []
-        for key, message in version.store.problems(keys):
-            spec = files.get(key, (None, 0, head.rows))
-            problems.append(Problem(message, None, None, *spec, key or version.key, True))
-    except StorageError as error:
-        check_reading(error)
-        problems.append(Problem(str(error), None, None, None, 0, head.rows, "", False))
-    for column in columns:
-        problems += column.problems
-    problems = [*of_manifest, *_of_live_rows(problems, version.row_groups, live.deleted)]
+    head = version.head
+    version, problems = _read_again(version)
     names = tuple(version.schema.field(index).name for index in indices)
-    problems.sort(key=_order)
-    return Report(
-        head.version, live.head.rows, names, full, len(files), chunks, nbytes, tuple(problems)
-    )
-
-
-def _manifest(version: Version) -> Iterator[Problem]:
-    """Yield the problems of the manifest and of what names it, except those of column lines."""
-    head, columns = version.head, version.head.columns
-
-    def problem(message: str, is_readable: bool) -> Problem:
-        return Problem(message, None, None, None, 0, head.rows, version.key, is_readable)
-
-    behind = why_behind(version.store)
-    if behind:
-        yield problem(behind, True)
+    files: dict[str, tuple[int | None, int, int]] = {}
+    chunks = nbytes = 0
+    stored: Sequence[int] = ()
+    deleted: Deleted = ()
     try:
-        if load(version.store, head.version).head != head:
-            yield problem("the manifest is not the one that was opened", False)
-        elif columns.offsets:
-            end = columns.offsets[-1] + columns.lengths[-1] + 1
-            with version.store.open(version.key) as reader:
-                if reader.size > end:
-                    yield problem(f"{reader.size - end} bytes after the last line", True)
+        stored, deleted = version.stored_rows, version.deleted
+    except BlzError as error:
+        problems.append(_of_leaf(version, error, None, None, 0, head.rows))
+    # Parts are checked with their deleted rows: row numbers are places in the parts.
+    nodes = [node for index in indices for node in checked_nodes(version, index)]
+    found: list[Problem] = []
+    firsts = [*accumulate(stored, initial=0)]
+    for groups in _windows(version, nodes, stored):
+        parts, lost = _parts(version, nodes, groups, firsts)
+        found += lost
+        by_key: dict[str, list[PartCheck]] = {}
+        for part in parts:
+            part.compare_type()
+            if part.key:
+                by_key.setdefault(part.key, []).append(part)
+        checked = [FileCheck(version, key, of_file) for key, of_file in by_key.items()]
+        run(one.compare for one in checked)
+        if full:
+            with OpenParts(version) as opened:
+                run(partial(part.read, opened) for part in parts if part.is_readable)
+            for _, of_group in groupby(parts, lambda part: part.group):
+                _check_nested(version, list(of_group))
+        for file in checked:
+            first = file.parts[0]
+            files[file.key] = first.group, first.first, first.first + first.rows
+            chunks += file.chunks if full else 0
+            nbytes += file.nbytes
+            if full:
+                nbytes += sum(int(part.records.parts["cbytes"][0]) for part in file.parts)
+            # A missing file is reported by each part that would be read.
+            if not (full and file.is_missing):
+                found += file.problems
+        for part in parts:
+            found += part.problems
+    found += _problems_of_store(version, files if full else {}, sum(stored))
+    problems += _of_live_rows(found, stored, deleted)
+    problems.sort(key=_order)
+    return Report(head.version, head.rows, names, full, len(files), chunks, nbytes, tuple(problems))
+
+
+def _read_again(version: Version) -> tuple[Version, list[Problem]]:
+    """Return the version as it is read anew, and the problems of its manifest."""
+    head, store, found = version.head, version.store, list[Problem]()
+
+    def note(message: str, is_readable: bool) -> None:
+        found.append(Problem(message, None, None, None, 0, head.rows, version.key, is_readable))
+
+    behind = why_behind(store)
+    if behind:
+        note(behind, True)
+    try:
+        again = load(store, head.version)
+        if again.head == head:
+            return again, found
+        note("the manifest is not the one that was opened", False)
     except KeyNotFound:
-        yield problem("the manifest is missing", False)
+        note("the manifest is missing", False)
     except BlzError as error:
         check_reading(error)
-        yield problem(str(error), False)
+        note(str(error), False)
+    return version, found
+
+
+def _of_leaf(
+    version: Version,
+    error: BlzError,
+    node: CheckedNode | None,
+    group: int | None,
+    start: int,
+    stop: int,
+) -> Problem:
+    """Return the problem that the records of row groups cannot be read."""
+    check_reading(error)
+    named = _LEAF.search(str(error))
+    key = named[0] if named else version.key
+    message = str(error).removeprefix(f"{version.store.name}/{key}: ")
+    name, position = (None, None) if node is None else (node.name, node.position)
+    return Problem(message, name, position, group, start, stop, key, False)
+
+
+def _parts(
+    version: Version, nodes: Sequence[CheckedNode], groups: range, firsts: Sequence[int]
+) -> tuple[list[PartCheck], list[Problem]]:
+    """Return the parts of row groups, group by group, and the problems of their records."""
+    found: dict[int, list[PartCheck]] = {group: [] for group in groups}
+    problems: list[Problem] = []
+    bundles = version.bundles
+    for node in nodes:
+        for some, records in _records(version, node, groups):
+            if isinstance(records, BlzError):
+                start, stop = firsts[some[0]], firsts[some[-1] + 1]
+                group = some[0] if len(some) == 1 else None
+                problems.append(_of_leaf(version, records, node, group, start, stop))
+                continue
+            for entry, group in enumerate(some):
+                one = records if len(some) == 1 else records.of([0], [entry])
+                file, key = int(one.parts["file"][0]), ""
+                if file:
+                    is_bundled = bool(bundles) and bundles[group] == file
+                    key = layout.part(layout.SHARED if is_bundled else node.path, file)
+                first, rows = firsts[group], firsts[group + 1] - firsts[group]
+                found[group].append(PartCheck(version, node, group, first, rows, one, key))
+    return [part for of_group in found.values() for part in of_group], problems
+
+
+def _records(
+    version: Version, node: CheckedNode, groups: range
+) -> Iterator[tuple[range, Records | BlzError]]:
+    """Yield the records of a node in row groups; where they cannot be read, in half of them."""
+    try:
+        yield groups, version.records([node.line], list(groups))
+    except BlzError as error:
+        if len(groups) == 1:
+            yield groups, error
+            return
+        middle = len(groups) // 2
+        yield from _records(version, node, groups[:middle])
+        yield from _records(version, node, groups[middle:])
+
+
+def _windows(
+    version: Version, nodes: Sequence[CheckedNode], stored: Sequence[int]
+) -> Iterator[range]:
+    """Yield the row groups of each window: one, or several small ones."""
+    sizes = np.zeros(len(stored), np.int64)
+    for node in nodes:
+        try:
+            sizes += version.records([node.line]).parts["nbytes"].astype(np.int64)
+        except BlzError:
+            # The records of single row groups tell which of them are damaged.
+            sizes += WINDOW_BYTES
+    start = taken = rows = 0
+    for group, (more, nbytes) in enumerate(zip(stored, sizes.tolist(), strict=True)):
+        is_full = taken + nbytes > WINDOW_BYTES or rows + more > WINDOW_ROWS
+        if group > start and (is_full or group - start == WINDOW_GROUPS):
+            yield range(start, group)
+            start, taken, rows = group, 0, 0
+        taken, rows = taken + nbytes, rows + more
+    if start < len(stored):
+        yield range(start, len(stored))
+
+
+def _check_nested(version: Version, parts: Sequence[PartCheck]) -> None:
+    """Put the nodes of nested columns together, in one row group."""
+    for position, of_column in groupby(parts, lambda part: part.node.position):
+        nodes = list(of_column)
+        arrays = [part.array for part in nodes if part.array is not None]
+        root = Node.of(version.schema.field(position).type)
+        if root.children and len(arrays) == root.count:
+            try:
+                rebuilt(root, iter(arrays))
+            except CorruptError as error:
+                nodes[0].note(error)
+
+
+def _problems_of_store(
+    version: Version, files: dict[str, tuple[int | None, int, int]], rows: int
+) -> Iterator[Problem]:
+    """Yield what the store says of the files of the version."""
+    keys = [version.key, *sorted(files)] if files else []
+    try:
+        for key, message in version.store.problems(keys):
+            spec = files.get(key, (None, 0, rows))
+            yield Problem(message, None, None, *spec, key or version.key, True)
+    except StorageError as error:
+        check_reading(error)
+        yield Problem(str(error), None, None, None, 0, rows, "", False)
 
 
 def _of_live_rows(
@@ -152,87 +241,6 @@ def _of_live_rows(
     ]
 
 
-def _windows(columns: Sequence[ColumnCheck], row_groups: Sequence[int]) -> Iterator[range]:
-    """Yield the row groups of each window: one, or several small ones."""
-    streams = [sizes for one in columns if one.parts for sizes in one.parts.streams.values()]
-    # In a joint read, an all-null part may get the dictionary of its neighbour.
-    most = 1 if any(pa.types.is_dictionary(one.type) for one in columns) else WINDOW_GROUPS
-    start = taken = rows = 0
-    for group, more in enumerate(row_groups):
-        nbytes = sum(sizes[group] for sizes in streams)
-        is_full = taken + nbytes > WINDOW_BYTES or rows + more > WINDOW_ROWS
-        if group > start and (is_full or group - start == most):
-            yield range(start, group)
-            start, taken, rows = group, 0, 0
-        taken, rows = taken + nbytes, rows + more
-    if start < len(row_groups):
-        yield range(start, len(row_groups))
-
-
-def _check_nested(version: Version, parts: Sequence[PartCheck]) -> None:
-    """Put the nodes of nested columns together, in one row group."""
-    for position, of_column in groupby(parts, lambda part: part.column.position):
-        nodes = list(of_column)
-        arrays = [part.array for part in nodes if part.array is not None]
-        root = Node.of(version.schema.field(position).type)
-        if root.children and len(arrays) == root.count:
-            try:
-                rebuilt(root, iter(arrays))
-            except CorruptError as error:
-                nodes[0].note(error)
-
-
-def _read(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -> None:
-    """Decode row groups together; if that fails, each alone; if that fails, each part alone."""
-    parts = [[part for part in of_group if part.opened] for of_group in by_group]
-    is_whole = all(map(len, parts)) and len(set(map(len, parts))) == 1
-    if len(parts) > 1:
-        if not is_whole or not _read_together(opened, parts):
-            for of_group in parts:
-                _read(opened, [of_group])
-    elif parts[0] and not _read_together(opened, parts):
-        for part in parts[0]:
-            part.read_alone(opened)
-
-
-def _read_together(opened: OpenParts, by_group: Sequence[Sequence[PartCheck]]) -> bool:
-    """Decode the same nodes of several row groups; False if that fails."""
-    nodes = list(zip(*by_group, strict=True))
-    spans = {
-        parts[0].column.index: [RowSpan(part.group, 0, part.meta.rows) for part in parts]
-        for parts in nodes
-    }
-    try:
-        arrays = read_nodes(opened, spans)
-        for parts in nodes:
-            array, start = arrays[parts[0].column.index], 0
-            for part in parts:
-                part.array = one_array(array.slice(start, part.meta.rows))
-                start += part.meta.rows
-    except BlzError:
-        return False
-    return True
-
-
 def _order(problem: Problem) -> tuple[int, int, int]:
     index = -1 if problem.position is None else problem.position
     return index, problem.start, problem.stop
-
-
-def _bundle_problems(bundle: OpenBundle) -> Iterator[str]:
-    """Yield a message for each problem of an open bundle that changes no row which is read.
-
-    These are the checksums behind its chunks, and that no two streams share bytes.
-    """
-    superchunk, reader = bundle.superchunk, bundle.reader
-    for chunk in range(len(superchunk.offsets) - 1):
-        try:
-            check_digest_behind(superchunk, reader, chunk)
-        except CorruptError as error:
-            yield f"chunk {chunk}: {error}"
-    entries = bundle.directory.entries
-    held = np.sort(entries[entries["nbytes"] > 0], order=["chunk", "start"])
-    begins = held["chunk"].astype(np.int64) << 32 | held["start"]
-    for entry in np.flatnonzero(begins[1:] < begins[:-1] + held["nbytes"][:-1]).tolist():
-        chunk, start = (int(held[name][entry + 1]) for name in ("chunk", "start"))
-        yield f"the stream at byte {start} of chunk {chunk} overlaps another one"

@@ -31,7 +31,7 @@ class Blocks:
         return len(self.groups)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Blocks":
-        """Return the blocks that a mask or slice selects."""
+        """Return the blocks that a mask, a slice or an array of indices selects."""
         return Blocks(
             self.groups[chosen], self.starts[chosen], self.stops[chosen], self.open[:, chosen]
         )
@@ -40,6 +40,53 @@ class Blocks:
     def rows(self) -> np.ndarray:
         """Number of rows of each block."""
         return self.stops - self.starts
+
+    @classmethod
+    def joined(cls, parts: Sequence["Blocks"]) -> "Blocks":
+        """Return the blocks of all parts, part after part; at least one part is needed."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([one.groups for one in parts]),
+            np.concatenate([one.starts for one in parts]),
+            np.concatenate([one.stops for one in parts]),
+            np.concatenate([one.open for one in parts], axis=1),
+        )
+
+    def merged(self) -> "Blocks":
+        """Return adjacent blocks of one row group with the same open steps as one."""
+        if len(self) < 2:
+            return self
+        is_first = np.ones(len(self), np.bool_)
+        is_first[1:] = (
+            (self.groups[1:] != self.groups[:-1])
+            | (self.starts[1:] != self.stops[:-1])
+            | (self.open[:, 1:] != self.open[:, :-1]).any(0)
+        )
+        (firsts,) = is_first.nonzero()
+        lasts = np.append(firsts[1:], len(self)) - 1
+        found = self[firsts]
+        return replace(found, stops=self.stops[lasts])
+
+    def within(self, spans: Sequence[RowSpan]) -> "Blocks":
+        """Return what the blocks have of these ascending spans."""
+        if not spans or not len(self):
+            return self[:0]
+        (groups, starts, stops) = np.array(
+            [(one.group, one.start, one.stop) for one in spans], np.int64
+        ).T
+        # Blocks and spans that end before, or begin after, are told by one search.
+        firsts = np.searchsorted(_place(self.groups, self.stops), _place(groups, starts), "right")
+        lasts = np.searchsorted(_place(self.groups, self.starts), _place(groups, stops), "left")
+        counts = np.maximum(lasts - firsts, 0)
+        which = np.arange(len(spans)).repeat(counts)
+        before = counts.cumsum() - counts
+        found = self[np.arange(len(which)) + (firsts - before)[which]]
+        return replace(
+            found,
+            starts=np.maximum(found.starts, starts[which]),
+            stops=np.minimum(found.stops, stops[which]),
+        )
 
     def live(self, deleted: Deleted) -> "Blocks":
         """Return blocks of stored rows as blocks of live rows, without those that have none."""
@@ -102,24 +149,9 @@ class Blocks:
         ]
 
 
-def cut(
-    spans: Sequence[RowSpan], page_rows: Sequence[int | None], is_open: np.ndarray
-) -> tuple[Blocks, np.ndarray]:
-    """Divide spans into pages, or keep a span as one block if its `page_rows` is None.
-
-    Returns the blocks, and for each block whether it is a page. `is_open` has shape (steps, row
-    groups); a block takes the flags of its row group.
-    """
-    groups = np.array([span.group for span in spans], np.int64)
-    whole = Blocks(
-        groups,
-        np.array([span.start for span in spans], np.int64),
-        np.array([span.stop for span in spans], np.int64),
-        is_open[:, groups],
-    )
-    sizes = [rows or max(span.stop, 1) for span, rows in zip(spans, page_rows, strict=True)]
-    blocks, which = whole.pages(np.array(sizes, np.int64))
-    return blocks, np.array([rows is not None for rows in page_rows], np.bool_)[which]
+def _place(groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return numbers that order rows by row group."""
+    return (groups << 40) + rows
 
 
 def morsels(blocks: Blocks) -> Iterator[Blocks]:

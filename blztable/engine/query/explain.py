@@ -1,7 +1,7 @@
 """Explain: count the pages and bytes that a filtered read decodes, and those that it skips.
 
-Reads only the manifest, fronts and trailers. It takes the same path as a scan until rows have to be
-read. Savings that depend on the values of rows are not counted.
+Reads only the records of parts, and of nested columns the lengths. It takes the same path as a scan
+until rows have to be read. Savings that depend on the values of rows are not counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blztable import tuning
 from blztable.engine.query.blocks import morsels
 from blztable.engine.query.expressions import text_of
 from blztable.engine.query.morsel import unread
 from blztable.engine.query.scan import Scan
-from blztable.engine.query.select import windows
-from blztable.engine.read.columns import OpenColumns, file_bytes
+from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
+from blztable.format.records import DIGEST_BYTES, ITEMS_VALID, Records, encoding_of
 from blztable.report import ColumnPlan, Explanation
 
 
@@ -39,45 +38,30 @@ def explain(
     scan: Scan | None,
 ) -> Explanation:
     """Return the plan of a read of these columns."""
-    names, head = projection.schema.names, projection.version.head
+    names, version = projection.schema.names, projection.version
+    groups_in_all = len(version.row_groups)
+    groups_in_leaves = groups_in_all
+    steps: list[str] = []
+    filtered: list[int] = []
     if scan is not None:
         # Behind the columns of the table, those of the filter.
         projection = scan.projection
         names += projection.schema.names[len(names) :]
-    steps = [text_of(step.expression) for step in scan.steps] if scan else []
-    filtered = scan.columns if scan else []
-    if scan is not None and scan.is_decided:
-        selected, scan = scan.within(selected), None
+        steps = [text_of(step.expression) for step in scan.steps]
+        filtered, groups_in_leaves = scan.columns, scan.plan.leaves
+        selected = scan.blocks(selected).spans()
+        scan = None if scan.is_decided else scan
     counted = {position: _PageCounts() for position in dict.fromkeys([*filtered, *positions])}
-    rows = 0
-    groups: set[int] = set()
-    read = scan.columns if scan else positions
-    for window in windows(projection, read, selected, tuning.current.filter_bytes, scan):
-        with OpenColumns(projection) as reader:
-            for position, spans in _reads(window, positions, scan, reader):
-                counts = counted[position]
-                for line, pages in reader.pages(position, spans).items():
-                    for span in pages:
-                        part = reader.parts.open(line, span.group)
-                        counts.pages += -(-span.count // part.page_rows)
-                    counts.row_groups.update(span.group for span in pages)
-                    counts.nbytes += file_bytes(reader.parts, line, pages)
-            remaining = scan.blocks(window, reader).spans() if scan else window
-            # A field of a filter may belong to a column of the result, too.
-            of_line = {line: one for one in reversed(counted) for line in projection.nodes(one)}
-            for (line, _), part in reader.parts.items():
-                counts = counted[of_line[line]]
-                counts.nbytes += part.nbytes_to_open
-                kinds = (spec.kind for spec in part.root.walk())
-                counts.encodings |= dict.fromkeys(kinds)
-        rows += sum(span.count for span in remaining)
-        groups.update(span.group for span in remaining)
+    with OpenColumns(projection) as reader:
+        for position, spans in _reads(selected, positions, scan):
+            for line, pages in reader.pages(position, spans).items():
+                _count(counted[position], projection, line, pages)
     return Explanation(
         tuple(steps),
-        rows,
-        head.rows,
-        len(groups),
-        len(projection.version.row_groups),
+        sum(span.count for span in selected),
+        version.head.rows,
+        len({span.group for span in selected}),
+        groups_in_all,
         tuple(
             _plan(
                 names[position],
@@ -89,17 +73,18 @@ def explain(
             )
             for position, counts in counted.items()
         ),
+        groups_in_leaves,
     )
 
 
 def _reads(
-    window: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None, reader: OpenColumns
+    selected: Sequence[RowSpan], positions: Sequence[int], scan: Scan | None
 ) -> Iterator[tuple[int, list[RowSpan]]]:
     """Yield (column, rows) to read, assuming that some rows of each page pass each step."""
     if scan is None:
-        yield from ((position, list(window)) for position in dict.fromkeys(positions))
+        yield from ((position, list(selected)) for position in dict.fromkeys(positions))
         return
-    for morsel in morsels(scan.blocks(window, reader)):
+    for morsel in morsels(scan.blocks(selected)):
         read: dict[int, np.ndarray] = {}
         for number, step in enumerate(scan.steps):
             chosen = morsel.open[number]
@@ -111,6 +96,40 @@ def _reads(
                 yield position, morsel.spans()
 
 
+def _count(
+    counts: _PageCounts, projection: Projection, line: int, pages: Sequence[RowSpan]
+) -> None:
+    """Count stored rows of a node, which are whole pages."""
+    groups = sorted({span.group for span in pages})
+    counts.row_groups.update(groups)
+    records = projection.version.records([line], groups)
+    counts.encodings |= dict.fromkeys(map(encoding_of, records.streams))
+    for entry, group in enumerate(groups):
+        one = records.of([0], [entry])
+        page_rows = 1 << int(one.parts["page"][0])
+        touched = np.zeros(len(one.chunks), np.bool_)
+        for span in pages:
+            if span.group == group:
+                counts.pages += -(-span.count // page_rows)
+                touched |= _touched(one, span)
+        sizes = one.chunks["size"].astype(np.int64) + DIGEST_BYTES
+        counts.nbytes += int(sizes[touched].sum())
+        if not len(sizes):
+            counts.nbytes += int(one.parts["cbytes"][0])
+
+
+def _touched(records: Records, span: RowSpan) -> np.ndarray:
+    """Return which chunks of a part a read of these rows needs, about; of items all."""
+    of = np.arange(len(records.streams)).repeat(records.stream_chunks)
+    rows = max(int(records.parts["rows"][0]), 1)
+    nbytes = records.streams["nbytes"].astype(np.int64)[of]
+    begin = (np.arange(len(of)) - records.first_chunk[of]) * records.streams["chunk"][of]
+    is_read = (begin < nbytes * span.stop / rows) & (
+        begin + records.chunk_nbytes > nbytes * span.start / rows
+    )
+    return is_read | (records.streams["name"][of] >= ITEMS_VALID)
+
+
 def _plan(
     name: str,
     position: int,
@@ -119,7 +138,11 @@ def _plan(
     is_filter: bool,
     is_returned: bool,
 ) -> ColumnPlan:
-    nodes = [parts.meta for parts in projection.parts(position)]
+    pages = 0
+    for line in projection.nodes(position):
+        parts = projection.version.records([line]).parts
+        log2 = parts["page"].astype(np.int64)
+        pages += int(((parts["rows"].astype(np.int64) + (1 << log2) - 1) >> log2).sum())
     return ColumnPlan(
         name,
         position,
@@ -127,11 +150,7 @@ def _plan(
         is_returned,
         len(counted.row_groups),
         counted.pages,
-        sum(
-            -(-rows // max(size, 1))
-            for meta in nodes
-            for rows, size in zip(meta.rows, meta.page_rows, strict=True)
-        ),
+        pages,
         counted.nbytes,
         projection.cbytes(position),
         tuple(counted.encodings),

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 
 from blztable import tuning
 from blztable.arrow.types import is_binary, is_text
-from blztable.columns.paging import CHUNK_BYTES, USUAL_PAGE_ROWS
 from blztable.engine.query import codes, expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.codes import CodedColumn
@@ -35,7 +34,9 @@ from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
-LARGE_ROW = CHUNK_BYTES // 16
+LARGE_ROW = 1 << 13
+# Rows that are read together if enough of them are wanted.
+PAGE_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class _MorselColumn:
         if len(self.values) < len(rows):
             rows, indices = rows[self.rows], None
         if indices is None:
-            indices = np.flatnonzero(rows)
+            (indices,) = rows.nonzero()
         if is_coded:
             return self.values.chosen(rows, indices)
         return selection.chosen(self.values, rows, indices)
@@ -137,7 +138,7 @@ class Morsel:
         if not is_open.any():
             return
         check_rows(int(blocks.rows.sum()), "the rows of a filter")
-        rows = np.repeat(is_open, blocks.rows)
+        rows = is_open.repeat(blocks.rows)
         if passing is None:
             read = _RowsToRead(rows, blocks[is_open].spans())
         else:
@@ -155,27 +156,23 @@ class Morsel:
             self._passing[read.rows if read.indices is None else read.indices] &= true
 
     def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _RowsToRead | None:
-        """Return the pages of columns that have one of these rows; None to read single rows."""
+        """Return the pages that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
-        blocks, projection = self._blocks, self._reader.projection
-        indices = list(dict.fromkeys(columns))
-        groups = np.unique(blocks.groups).tolist()
-        nodes = [one for index in indices for one in projection.parts(index)]
-        units = {one.unit_rows(group) for one in nodes for group in groups}
-        nbytes = max(map(projection.nbytes, indices), default=0)
-        if 1 in units or nbytes > LARGE_ROW * projection.version.head.rows:
+        projection = self._reader.projection
+        nbytes = max(map(projection.nbytes, columns), default=0)
+        if nbytes > LARGE_ROW * projection.version.head.rows:
             # Most chunks may have none of these rows.
             return None
-        pages, _ = blocks.pages(min(units, default=USUAL_PAGE_ROWS))
-        has_row = np.logical_or.reduceat(rows, np.cumsum(pages.rows) - pages.rows)
+        pages, _ = self._blocks.pages(PAGE_ROWS)
+        has_row = np.logical_or.reduceat(rows, pages.rows.cumsum() - pages.rows)
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
-        return _RowsToRead(np.repeat(has_row, pages.rows), pages[has_row].spans())
+        return _RowsToRead(has_row.repeat(pages.rows), pages[has_row].spans())
 
     def _picked(self, rows: np.ndarray) -> _RowsToRead:
         """Return these rows, one by one."""
-        indices = np.flatnonzero(rows)
+        (indices,) = rows.nonzero()
         return _RowsToRead(rows, self._blocks.picked(indices), indices)
 
     def _mask_of_codes(self, step: Step, read: _RowsToRead) -> np.ndarray | None:

@@ -2,10 +2,10 @@
 
 Does not know how damage is found (`engine/read/losses.py`) or how rows are read (`select.py`).
 
-Theory of operation. Each row group is read by itself. Where that fails, each column is read page by
-page, or item by item where each is a chunk. Lost rows of a column are left out of the result, or
-the column is null there. The rows that a condition depends on are left out in both cases: the
-condition is null there.
+Theory of operation. Each row group is read by itself. Where that fails, each column is read in
+halves of halves, down to pieces much smaller than a chunk: these fail where they need the damaged
+one. Lost rows of a column are left out of the result, or the column is null there. The rows that a
+condition depends on are left out in both cases: the condition is null there.
 """
 
 import logging
@@ -21,7 +21,7 @@ from blztable.arrow.types import nulls
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import Selected, read_selected, take, windows
 from blztable.engine.read.column_reader import ColumnReader
-from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
+from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage, piece_rows
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
@@ -162,10 +162,10 @@ class _Salvage:
         if reason is not None:
             # No row can be read without the part, so smaller pieces are not tried.
             return [Lost(span.start, span.stop, reason)]
+        version = projection.version
         deleted, rows = version.all_deleted[span.group], version.stored_rows[span.group]
-        # The items of lists have pages of their own.
-        of_rows = [one for one in projection.parts(index) if one.meta[span.group].rows == rows]
-        units = [one.unit_rows(span.group) for one in of_rows if one.has_bytes(span.group)]
+        # The items of lists have rows and chunks of their own.
+        unit = min(piece_rows(version.records(projection.nodes(index), [span.group])), rows)
 
         def attempt(start: int, stop: int) -> str | None:
             piece = RowSpan(span.group, *live_range(deleted, start, stop))
@@ -174,7 +174,6 @@ class _Salvage:
 
         # Pages are of stored rows.
         (stored,) = stored_spans(version.deleted, [span])
-        unit = min(units, default=rows)
         lost = find_losses(attempt, stored.start, stored.stop, unit, PIECES)
         found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
         return [one for one in found if one.start < one.stop]

@@ -3,17 +3,17 @@
 Knows neither the meaning of an expression (`expressions`, `pruning`) nor how a part is decoded.
 
 Theory of operation. A filter is split into steps: its conjuncts, those over the same columns
-together, cheap and selective steps first. Statistics answer each step on two levels: the lines of
-the manifest for row groups, when the `Scan` is made; the zone maps in the trailers for pages,
-when a window of rows is filtered. Where all rows must match, the step is closed; where none may
-match, the rows are dropped; elsewhere the step is open, and rows have to be read. `blocks` are
-the rows that remain, `morsels` of them are run as tasks of the pool, and each applies the steps
-in order. The calling thread makes the plan and joins the results. Zone maps and rows in memory
-are bounded by the window, which the caller chooses (`select`).
+together, cheap and selective steps first. The records of the version answer each step before a file
+is opened: first leaf by leaf, then page by page of the row groups of the leaves that are left.
+Where all rows must match, the step is closed; where none may match, the rows are dropped; elsewhere
+the step is open, and rows have to be read. All of this is a `Plan`, which depends on nothing but
+the version and the filter, and is kept with the projection. `morsels` of the rows that remain are
+run as tasks of the pool, and each applies the steps in order. The calling thread makes the plan and
+joins the results. Rows in memory are bounded by the window, which the caller chooses (`select`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_
 
@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.statistics import bounds
-from blztable.columns.statistics.bounds import Zones
+from blztable.columns.statistics.bounds import Zones, zones_of_groups, zones_of_pages
 from blztable.engine.query import blocks as cutting
 from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
@@ -32,62 +31,85 @@ from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
-from blztable.engine.run.pool import batches, run
+from blztable.engine.run.pool import run
 from blztable.engine.version.projection import Projection
 from blztable.errors import CorruptError, SchemaError
+from blztable.format.records import Records
 
 # Assumed share of rows for which a function is true.
 _SELECTIVITY = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
 _SELECTIVITY_ELSE = 0.4
+# Row groups whose pages are judged together, and plans that a projection keeps.
+_GROUPS_AT_ONCE, _KEPT_PLANS = 4096, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the records of a version say about a filter.
+
+    Attributes
+    ----------
+    expression
+        The whole filter.
+    projection
+        The columns of the version, and behind them the fields of nested ones that the filter refers
+        to; None if it refers to none.
+    steps
+        Its conjuncts, in the order in which they are applied.
+    columns
+        Indices of the columns that it refers to.
+    blocks
+        The stored rows in which a row may match.
+    leaves, pages
+        How many row groups the leaves that may match have, and how many pages these have.
+    """
+
+    expression: pc.Expression
+    projection: Projection | None
+    steps: tuple[Step, ...]
+    columns: list[int]
+    blocks: Blocks
+    leaves: int
+    pages: int
 
 
 class Scan:
     """A filter over one projection."""
 
     def __init__(self, projection: Projection, filters: object) -> None:
-        """Split the filter into steps and prune row groups; raises as `expressions.check` does."""
-        schema = projection.whole_columns
-        expression = expressions.as_expression(filters, schema)
-        expressions.check_type(expression, schema)
+        """Split the filter into steps and prune pages; raises as `expressions.check` does."""
+        self.plan = _plan(projection, filters)
         # The last columns of this projection are fields that the filter refers to.
-        self.projection, expression = as_columns(projection, expression)
-        steps = list(_steps(expression, self.projection.schema))
-        self.steps = sorted(steps, key=partial(_rank, self.projection)) if len(steps) > 1 else steps
-        self._expression = expression
-        compared = {index for step in self.steps for index in step.pruner.columns}
-        statistics = {index: statistics_of_groups(self.projection, index) for index in compared}
-        # By column; those without statistics are missing.
-        self._group_statistics = {
-            index: zones for index, zones in statistics.items() if zones is not None
-        }
-        # Per row group: True if a row may match. Per step and row group: True if statistics do not
-        # prove that all rows match.
-        self.may_match, self.open = self._evaluate(
-            len(projection.version.row_groups), self._group_statistics
-        )
-        # Per column and row group: the page size if zone maps may prune more, otherwise 0.
-        self._page_sizes = {index: self._page_sizes_of(index) for index in self._group_statistics}
+        self.projection = self.plan.projection or projection
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The conjuncts of the filter, in the order in which they are applied."""
+        return self.plan.steps
 
     @property
     def columns(self) -> list[int]:
         """Indices of the columns that the filter refers to."""
-        return sorted({index for step in self.steps for index in step.columns})
+        return self.plan.columns
 
     @property
     def is_decided(self) -> bool:
-        """True if the manifest alone answers the filter, for all row groups."""
-        return not self.open[:, self.may_match].any()
+        """True if the records alone answer the filter, for all rows."""
+        return not self.plan.blocks.open.any()
 
     def within(self, spans: Sequence[RowSpan]) -> list[RowSpan]:
         """Return the spans of row groups in which a row may match."""
-        return [span for span in spans if self.may_match[span.group]]
+        groups = set(self.plan.blocks.groups.tolist())
+        return [span for span in spans if span.group in groups]
 
     def filter(
         self, spans: Sequence[RowSpan], reader: ColumnReader, columns: Sequence[int] = ()
     ) -> FilteredRows:
         """Return the rows of these spans that match, and these columns of them."""
         reader = reader.of(self.projection)
-        morsels = list(cutting.morsels(self.blocks(spans, reader)))
+        morsels = list(cutting.morsels(self.blocks(spans)))
+        if len(morsels) == 1:
+            return self._apply(morsels[0], reader).result(columns)
         results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
 
         def filter_morsel(number: int) -> None:
@@ -112,7 +134,7 @@ class Scan:
             failure = error
         # Arrow does not evaluate y in `false and y`, so the whole filter may have a value although
         # one of its conjuncts fails on its own.
-        whole = _step(self._expression, self.columns, self.projection.schema)
+        whole = _step(self.plan.expression, self.columns, self.projection.schema)
         is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
         try:
             return _applied([whole], replace(blocks, open=is_open), reader)
@@ -123,74 +145,130 @@ class Scan:
             # Otherwise its traceback and this frame would form a cycle that keeps the table open.
             del failure
 
-    def blocks(self, spans: Sequence[RowSpan], reader: ColumnReader) -> Blocks:
-        """Return the rows of these spans in which a row may match, by the zone maps too."""
+    def blocks(self, spans: Sequence[RowSpan]) -> Blocks:
+        """Return the live rows of these spans in which a row may match."""
         deleted = self.projection.version.deleted
         # Pages are of stored rows.
-        spans = stored_spans(deleted, self.within(spans))
-        page_rows = [self._page_rows(span.group) for span in spans]
-        blocks, are_pages = cutting.cut(spans, page_rows, self.open)
-        if not are_pages.any():
-            return blocks.live(deleted)
-        statistics = self._statistics_of_pages(blocks[are_pages], reader.of(self.projection))
-        may_match, is_open = self._evaluate(int(are_pages.sum()), statistics)
-        blocks.open[:, are_pages] = is_open
-        kept = ~are_pages
-        kept[are_pages] = may_match
-        return blocks[kept].live(deleted)
+        return self.plan.blocks.within(stored_spans(deleted, spans)).live(deleted)
 
-    def _evaluate(self, zones: int, columns: Mapping[int, Zones]) -> tuple[np.ndarray, np.ndarray]:
-        """For each zone: True if a row may match; for each step and zone: True if it is open."""
-        may_match = np.ones(zones, np.bool_)
-        is_open = np.ones((len(self.steps), zones), np.bool_)
-        for number, step in enumerate(self.steps):
-            match = step.pruner.evaluate(zones, columns)
-            may_match &= match.may
-            is_open[number] = ~match.must
-        return may_match, is_open
 
-    def _page_sizes_of(self, index: int) -> np.ndarray:
-        parts = self.projection.root(index)
-        page_rows = np.array(parts.meta.page_rows, np.int64)
-        rows = np.array(parts.meta.rows, np.int64)
-        # A part without bytes has no zone map.
-        page_rows *= np.array(parts.meta.cbytes, np.int64) != 0
-        steps = [index in step.pruner.columns for step in self.steps]
-        return page_rows * (page_rows < rows) * self.open[steps].any(axis=0)
+def _plan(projection: Projection, filters: object) -> Plan:
+    """Return the plan of a filter: the one that the projection keeps, or a new one."""
+    schema = projection.whole_columns
+    if not isinstance(filters, pc.Expression):
+        filters = expressions.as_expression(filters, schema)
+    key = filters.__reduce__()[1][0].to_pybytes()
+    plan = projection.plans.get(key)
+    if not isinstance(plan, Plan):
+        plan = _new_plan(projection, filters)
+        if len(projection.plans) >= _KEPT_PLANS:
+            projection.plans.clear()
+        projection.plans[key] = plan
+    return plan
 
-    def _columns_with_pages(self, group: int) -> list[int]:
-        """Return the columns whose zone maps may prune more of a row group."""
-        return [index for index, sizes in self._page_sizes.items() if sizes[group]]
 
-    def _page_rows(self, group: int) -> int | None:
-        """Return the smallest page size whose zone maps may prune more; None without any."""
-        sizes = [int(self._page_sizes[index][group]) for index in self._columns_with_pages(group)]
-        return min(sizes, default=None)
+def _new_plan(projection: Projection, filters: pc.Expression) -> Plan:
+    """Split a filter into steps, and judge pages by their records."""
+    schema = projection.whole_columns
+    expression = expressions.as_expression(filters, schema)
+    expressions.check_type(expression, schema)
+    wider, expression = as_columns(projection, expression)
+    steps = list(_steps(expression, wider.schema))
+    if len(steps) > 1:
+        steps.sort(key=partial(_rank, wider))
+    columns = sorted({index for step in steps for index in step.columns})
+    compared = sorted({index for step in steps for index in step.pruner.columns})
+    groups = _groups_in_leaves(wider, steps, compared)
+    found = [
+        _judged(wider, steps, compared, groups[start : start + _GROUPS_AT_ONCE])
+        for start in range(0, max(len(groups), 1), _GROUPS_AT_ONCE)
+    ]
+    return Plan(
+        expression,
+        None if wider is projection else wider,
+        tuple(steps),
+        columns,
+        Blocks.joined([blocks for blocks, _ in found]),
+        len(groups),
+        sum(pages for _, pages in found),
+    )
 
-    def _statistics_of_pages(self, blocks: Blocks, reader: ColumnReader) -> dict[int, Zones]:
-        """Return for each block the statistics of its page; of its row group without a zone map."""
-        groups, firsts = np.unique(blocks.groups, return_index=True)
-        zone_maps: dict[tuple[int, int], Zones | None] = {}
 
-        def read(index: int, group: int) -> None:
-            zone_maps[index, group] = reader.zone_map(index, group)
+def _groups_in_leaves(
+    projection: Projection, steps: Sequence[Step], compared: Sequence[int]
+) -> np.ndarray:
+    """Return the row groups of the leaves in which a row may match."""
+    version = projection.version
+    types = [projection.schema.field(index).type for index in compared]
 
-        run(
-            batches(
-                partial(read, index, group)
-                for group in groups.tolist()
-                for index in self._columns_with_pages(group)
+    def may_match(records: Records) -> np.ndarray:
+        count, entries = records.entries, np.arange(records.entries)
+        zones = {
+            index: zones_of_groups(type_, records.of([place], entries))
+            for place, (index, type_) in enumerate(zip(compared, types, strict=True))
+        }
+        return evaluate(steps, count, zones)[0]
+
+    return version.pruned([projection.nodes(index)[0] for index in compared], may_match)
+
+
+def _judged(
+    projection: Projection, steps: Sequence[Step], compared: Sequence[int], groups: np.ndarray
+) -> tuple[Blocks, int]:
+    """Return the pages of row groups in which a row may match, and how many pages these have."""
+    version = projection.version
+    stored = version.group_records(groups)["stored"].astype(np.int64)
+    records = {index: records_of(projection, index, groups) for index in compared}
+    sizes = np.maximum(stored, 1)
+    for one in records.values():
+        has_pages = one.parts["pages"] > 1
+        page_rows = np.left_shift(1, one.parts["page"], dtype=np.int64)
+        sizes = np.where(has_pages, np.minimum(sizes, page_rows), sizes)
+    is_open = np.ones((len(steps), len(groups)), np.bool_)
+    blocks, which = Blocks(groups, np.zeros_like(stored), stored, is_open).pages(sizes)
+    zones = {
+        index: _zones(projection.schema.field(index).type, one, which, blocks.starts)
+        for index, one in records.items()
+    }
+    may_match, is_open = evaluate(steps, len(blocks), zones)
+    return replace(blocks, open=is_open)[may_match].merged(), len(blocks)
+
+
+def _zones(type_: pa.DataType, records: Records, which: np.ndarray, starts: np.ndarray) -> Zones:
+    """Return the zone of each block: the page that has it, or its row group."""
+    if not (records.parts["pages"] > 0).all():
+        return zones_of_groups(type_, records).take(which)
+    zones = zones_of_pages(type_, records)
+    pages = records.first_page[which] + (starts >> records.parts["page"].astype(np.int64)[which])
+    is_each = len(pages) == len(zones) and bool((pages == np.arange(len(pages))).all())
+    return zones if is_each else zones.take(pages)
+
+
+def evaluate(
+    steps: Sequence[Step], zones: int, columns: dict[int, Zones]
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each zone: True if a row may match; for each step and zone: True if it is open."""
+    may_match = np.ones(zones, np.bool_)
+    is_open = np.ones((len(steps), zones), np.bool_)
+    for number, step in enumerate(steps):
+        match = step.pruner.evaluate(zones, columns)
+        may_match &= match.may
+        is_open[number] = ~match.must
+    return may_match, is_open
+
+
+def records_of(projection: Projection, index: int, groups: np.ndarray | None = None) -> Records:
+    """Return the records of the root of a column in some row groups."""
+    version = projection.version
+    records = version.records([projection.nodes(index)[0]], groups)
+    if projection.is_field(index):
+        numbers = np.arange(records.entries) if groups is None else groups
+        if (records.parts["rows"] != version.group_records(numbers)["stored"]).any():
+            name = projection.schema.field(index).name
+            raise CorruptError(
+                f"{version.store.name}: the rows of column {name!r} differ from the table's"
             )
-        )
-        statistics: dict[int, list[Zones]] = {index: [] for index in self._group_statistics}
-        for group, starts in zip(groups.tolist(), np.split(blocks.starts, firsts[1:]), strict=True):
-            for index, zones in statistics.items():
-                pages = zone_maps.get((index, group))
-                if pages is None:
-                    zones.append(self._group_statistics[index].take(np.full(len(starts), group)))
-                else:
-                    zones.append(pages.take(starts // self._page_sizes[index][group]))
-        return {index: Zones.joined(zones) for index, zones in statistics.items()}
+    return records
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:
@@ -237,15 +315,3 @@ def _rank(projection: Projection, step: Step) -> float:
         function = term.function if isinstance(term, Call) else ""
         share *= _SELECTIVITY.get(function, _SELECTIVITY_ELSE)
     return row_bytes / (1 - share)
-
-
-def statistics_of_groups(projection: Projection, index: int) -> Zones | None:
-    """Return the statistics of a column's row groups; None if there are none."""
-    parts, field = projection.root(index), projection.schema.field(index)
-    if not parts.statistics_json:
-        return None
-    try:
-        return bounds.zones(field.type, parts.meta.rows, parts.statistics)
-    except CorruptError as error:
-        store = projection.version.store
-        raise CorruptError(f"{store.name}, column {field.name!r}: {error}") from None

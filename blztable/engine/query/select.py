@@ -4,24 +4,30 @@ Does not know how a filter is evaluated (`scan`).
 
 Theory of operation. A filtered read goes through the table window by window, in the calling
 thread. A window is a range of rows whose columns of the filter take at most `filter_bytes`, without
-the row groups that the manifest prunes. The `Scan` filters one window with all threads of
+the row groups that the records prune. The `Scan` filters one window with all threads of
 the pool, then the next window begins: memory is one window of the filter's columns and the result.
-A read without a filter, or with one that the manifest decides, decodes straight into the result.
+A read without a filter, or with one that the records decide, decodes straight into the result.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
-from blztable.arrow.nested.nodes import is_nested
+from blztable.arrow.nested.nodes import counts_nulls, is_nested
 from blztable.arrow.types import nulls
-from blztable.columns.statistics.bounds import extreme, extreme_of_all, null_count
+from blztable.columns.statistics.bounds import (
+    Zones,
+    extreme,
+    extreme_of_all,
+    null_count,
+    zones_of_groups,
+)
 from blztable.columns.types import one_array
-from blztable.engine.query.scan import Scan, statistics_of_groups
+from blztable.engine.query.scan import Scan, records_of
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.pool import Progress
@@ -80,7 +86,7 @@ def read_selected(
     results = []
     with reader:
         if scan is None or scan.is_decided:
-            rows = rows if scan is None else scan.within(rows)
+            rows = rows if scan is None else scan.blocks(rows).spans()
             arrays = reader.columns(columns, rows, progress, with_nans)
             return Selected(arrays, numbers(reader.projection.version.row_groups, rows))
         nbytes = tuning.current.filter_bytes
@@ -154,13 +160,11 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
 
 def count(reader: ColumnReader, scan: Scan) -> int:
     """Return the number of rows that pass a filter; reads only the columns of the filter."""
-    groups = np.array(scan.projection.version.row_groups, np.int64)
-    is_open: np.ndarray = np.logical_or.reduce(scan.open)
-    rows = int(groups[scan.may_match & ~is_open].sum())
-    undecided = [
-        RowSpan(group, 0, int(groups[group]))
-        for group in np.flatnonzero(scan.may_match & is_open).tolist()
-    ]
+    groups = reader.projection.version.row_groups
+    blocks = scan.blocks(spans(groups, 0, sum(groups)))
+    is_open = blocks.open.any(0)
+    rows = int(blocks[~is_open].rows.sum())
+    undecided = blocks[is_open].spans()
     nbytes = tuning.current.filter_bytes
     for window in windows(scan.projection, scan.columns, undecided, nbytes, scan):
         reader.forget_before(window[0].group)
@@ -171,25 +175,29 @@ def count(reader: ColumnReader, scan: Scan) -> int:
 def null_counts(reader: ColumnReader, index: int) -> np.ndarray:
     """Return the number of nulls of a column in each row group.
 
-    Statistics say it, but they count deleted rows, too. So row groups with deleted rows are read,
-    and those without statistics.
+    Records say it, but they count deleted rows, too. So row groups with deleted rows are read, and
+    those of which nothing is known.
     """
-    version, parts = reader.projection.version, reader.projection.root(index)
-    counts = np.array(
-        parts.statistics.nulls if parts.statistics_json else version.row_groups, np.int64
-    )
-    for group in (
-        np.flatnonzero(counts).tolist() if version.deleted or not parts.statistics_json else ()
-    ):
-        if not parts.statistics_json or version.deleted[group]:
-            counts[group] = sum(map(_nulls, _arrays(reader, index, [group])))
+    projection = reader.projection
+    if not counts_nulls(projection.schema.field(index).type):
+        counts = np.array(projection.version.row_groups, np.int64)
+        unknown = np.ones(len(counts), np.bool_)
+    else:
+        zones, is_whole = _zones_of_groups(projection, index)
+        counts, unknown = zones.nulls.copy(), ~(zones.is_counted & is_whole)
+    for group in np.flatnonzero(unknown & (counts > 0)).tolist():
+        counts[group] = sum(map(_nulls, _arrays(reader, index, [group])))
     return counts
 
 
+def _zones_of_groups(projection: Projection, index: int) -> tuple[Zones, np.ndarray]:
+    """Return the statistics of a column's row groups, and which of these have no deleted row."""
+    zones = zones_of_groups(projection.schema.field(index).type, records_of(projection, index))
+    return zones, zones.rows == np.array(projection.version.row_groups, np.int64)
+
+
 def _nulls(array: pa.Array) -> int:
-    if is_nested(array.type):
-        return int(array.null_count)
-    return int(statistics(array, len(array))[1].nulls[0])
+    return int(array.null_count) if is_nested(array.type) else null_count(array)
 
 
 def _arrays(reader: ColumnReader, index: int, groups: Iterable[int]) -> Iterator[pa.Array]:
@@ -201,11 +209,14 @@ def _arrays(reader: ColumnReader, index: int, groups: Iterable[int]) -> Iterator
 
 def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar:
     """Return the least or the greatest value of a flat column; few of its row groups are read."""
-    zones = statistics_of_groups(reader.projection, index)
-    if zones is None:
-        empty = nulls(0, reader.projection.schema.field(index).type)
+    type_ = reader.projection.schema.field(index).type
+    zones, is_whole = _zones_of_groups(reader.projection, index)
+    if not zones.is_counted.all():
         groups = range(len(reader.projection.version.row_groups))
-        return extreme_of_all(chain([empty], _arrays(reader, index, groups)), is_least=is_least)
+        arrays = chain([nulls(0, type_)], _arrays(reader, index, groups))
+        return extreme_of_all(arrays, is_least=is_least)
+    # The extreme value of a row group may be that of a deleted row.
+    zones = replace(zones, exact=zones.exact & is_whole)
 
     def read(group: int) -> pa.Array:
         span = RowSpan(group, 0, reader.projection.version.row_groups[group])

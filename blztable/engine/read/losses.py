@@ -11,10 +11,14 @@ from typing import Literal, NamedTuple, get_args
 
 from blztable import tuning
 from blztable.errors import BlzError, CorruptError, FormatError, StorageError
+from blztable.format.records import ITEM_CHUNKS, Records
 
 # What a read does about damage.
 OnCorrupt = Literal["raise", "skip", "null"]
 ON_CORRUPT = get_args(OnCorrupt)
+
+# How many pieces the rows of a chunk have, about.
+PIECES_OF_CHUNK = 32
 
 # Reads the rows from a start to a stop; returns the reason if that fails because of damage.
 Attempt = Callable[[int, int], str | None]
@@ -53,6 +57,14 @@ class Loss:
         if self.column is not None:
             what = f"of column {self.column!r} are null"
         return f"rows {self.start:,} to {end} {what}: {self.reason}"
+
+
+def piece_rows(records: Records) -> int:
+    """Return how many rows of parts to read together, so that few are lost with a chunk."""
+    if (records.parts["flags"] & ITEM_CHUNKS).any():
+        return 1
+    rows, chunks = records.parts["rows"].max(initial=1), records.stream_chunks.max(initial=1)
+    return max(int(rows) // (PIECES_OF_CHUNK * int(chunks)), 1)
 
 
 def find_losses(

@@ -5,7 +5,7 @@ own: each consists of some nodes of its column. Knows nothing of names and rows.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -38,6 +38,8 @@ class Projection:
     schema: pa.Schema
     fields: tuple[Sequence[int], ...] = ()
     dictionaries: frozenset[int] = frozenset()
+    # Plans of filters, by the bytes of the filter.
+    plans: dict[bytes, object] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, version: Version) -> "Projection":

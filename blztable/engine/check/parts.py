@@ -1,0 +1,221 @@
+"""Check one part, or one data file: what the records say of it, what it says itself, its values.
+
+A failed check becomes a `Problem` and stops no other check. If a part cannot be read, its halves
+are read, then their halves, to find the readable rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from blztable.arrow.nested.nodes import Node
+from blztable.columns.parts.check import check_type
+from blztable.columns.parts.physical import dtype_text
+from blztable.columns.statistics.soundness import false_statistics
+from blztable.columns.types import one_array
+from blztable.engine.read.columns import read_nodes
+from blztable.engine.read.losses import find_losses, is_damage, piece_rows
+from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.versions import Version
+from blztable.errors import BlzError, CorruptError, StorageError
+from blztable.format import layout
+from blztable.format.data_file import DataFile
+from blztable.format.records import Records
+from blztable.report import Problem
+from blztable.storage.store import KeyNotFound
+
+# A part with much damage is read in at most this many pieces.
+PIECES = 64
+
+
+class CheckedNode(NamedTuple):
+    """A node of a column that is checked."""
+
+    line: int
+    position: int
+    path: layout.Path
+    name: str
+    type: pa.DataType
+    # Whether its rows are those of the table.
+    shares_rows: bool
+
+
+def checked_nodes(version: Version, position: int) -> list[CheckedNode]:
+    """Return the nodes of a column, in pre-order."""
+    shares = Node.of(version.schema.field(position).type).share_rows()
+    return [
+        CheckedNode(
+            line,
+            position,
+            version.paths[line],
+            version.node(line).name,
+            version.node(line).type,
+            shares_rows,
+        )
+        for line, shares_rows in zip(version.nodes(position), shares, strict=True)
+    ]
+
+
+@dataclass
+class PartCheck:
+    """A part that is checked: its node, its row group, and the table's stored rows before it.
+
+    `rows` are the stored rows of the row group; `records` have one entry.
+    """
+
+    version: Version
+    node: CheckedNode
+    group: int
+    first: int
+    rows: int
+    records: Records
+    key: str
+    array: pa.Array | None = None
+    is_readable: bool = True
+    problems: list[Problem] = field(default_factory=list)
+
+    def compare_type(self) -> None:
+        """Compare the records with the type of the node."""
+        try:
+            check_type(self.node.type, self.records)
+            has = int(self.records.parts["rows"][0])
+            if self.node.shares_rows and has != self.rows:
+                raise CorruptError(f"a part of {has} rows in a row group of {self.rows}")
+        except BlzError as error:
+            self.is_readable = False
+            self.note(error)
+
+    def read(self, opened: OpenParts) -> None:
+        """Decode all rows, and compare them with the page records; find those that are lost."""
+        line, rows = self.node.line, int(self.records.parts["rows"][0])
+
+        def attempt(start: int, stop: int) -> str | None:
+            span = RowSpan(self.group, start, stop)
+            try:
+                array = one_array(read_nodes(opened, {line: [span]})[line])
+            except BlzError as error:
+                check_reading(error)
+                return str(error)
+            if span.count == rows:
+                self.array = array
+            return None
+
+        for start, stop, reason in find_losses(attempt, 0, rows, piece_rows(self.records), PIECES):
+            self.note(reason, start, stop)
+        if self.array is None:
+            return
+        page_rows = 1 << int(self.records.parts["page"][0])
+        for page, message in false_statistics(self.array, self.records):
+            start, stop = page * page_rows, min((page + 1) * page_rows, rows)
+            self.note(message, start, stop, is_readable=True)
+
+    def note(
+        self,
+        cause: str | BlzError,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        is_readable: bool = False,
+    ) -> None:
+        """Record a problem with these rows of the part; by default with all rows."""
+        if isinstance(cause, BlzError):
+            check_reading(cause)
+        node = self.node
+        context = f"{self.version.store.name}/{self.key}, column {node.name!r}"
+        message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
+        if stop is None or not node.shares_rows:
+            start, stop = 0, self.rows
+        rows = self.first + start, self.first + stop
+        self.problems.append(
+            Problem(message, node.name, node.position, self.group, *rows, self.key, is_readable)
+        )
+
+
+@dataclass
+class FileCheck:
+    """A data file that is checked: what it says of its parts must be what their records say."""
+
+    version: Version
+    key: str
+    parts: Sequence[PartCheck]
+    nbytes: int = 0
+    chunks: int = 0
+    is_missing: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+    def compare(self) -> None:
+        """Read the file without its chunks, and compare it with the records of its parts."""
+        try:
+            with self.version.store.open(self.key) as reader:
+                file, offsets = DataFile.read(reader.read, reader.size)
+                self.nbytes = int(offsets[0]) if len(offsets) else reader.size
+                self.chunks = len(offsets)
+        except KeyNotFound:
+            self.is_missing = True
+            self._note("the file is missing", is_readable=False)
+            return
+        except BlzError as error:
+            check_reading(error)
+            self._note(str(error))
+            return
+        for message in self._differences(file):
+            self._note(message)
+
+    def _differences(self, file: DataFile) -> list[str]:
+        """Return what the file says that its records do not."""
+        head, found = self.version.head, []
+        if file.uuid != head.uuid:
+            found.append(f"the file says that it is of the table {file.uuid}, not {head.uuid}")
+        number = int(self.parts[0].records.parts["file"][0])
+        if file.number != number:
+            found.append(f"the file says that its number is {file.number}, not {number}")
+        nodes = tuple(one.node.path for one in self.parts)
+        # Not all columns may be checked.
+        if not set(nodes) <= set(file.nodes):
+            return [*found, f"the file says that its columns are {file.nodes}, not {nodes}"]
+        for part in self.parts:
+            place = file.nodes.index(part.node.path)
+            dtype = dtype_text(part.node.type)
+            if file.dtypes[place] != dtype:
+                found.append(
+                    f"the file says that column {part.node.name!r} has values of "
+                    f"{file.dtypes[place]!r}, not {dtype!r}"
+                )
+            found += _differing(file.records.of([place], [0]), part)
+        return found
+
+    def _note(self, message: str, *, is_readable: bool = True) -> None:
+        one = self.parts[0]
+        # Of a bundle, no column is meant.
+        node = one.node if len({part.node.position for part in self.parts}) == 1 else None
+        self.problems.append(
+            Problem(
+                message.removeprefix(f"{self.version.store.name}/{self.key}: "),
+                node and node.name,
+                node and node.position,
+                one.group,
+                one.first,
+                one.first + one.rows,
+                self.key,
+                is_readable,
+            )
+        )
+
+
+def _differing(said: Records, part: PartCheck) -> list[str]:
+    """Return in which kinds of records a file and the leaf of its row group differ."""
+    names = ("part", "streams", "chunks", "pages", "words", "prefix")
+    return [
+        f"the file says another {name} of column {part.node.name!r} than the leaf"
+        for name, one, other in zip(names, said.arrays, part.records.arrays, strict=True)
+        if one.tobytes() != other.tobytes()
+    ]
+
+
+def check_reading(error: BlzError) -> None:
+    """Raise an error that says nothing about the bytes: the file could not be read."""
+    if isinstance(error, StorageError) and not is_damage(error):
+        raise error
