@@ -1,41 +1,31 @@
-"""Print the three annotated dumps in format.md, of a table written into memory.
+"""Print the annotated dumps in format.md, of tables written into memory.
 
-The table has nine rows in two pages: `n` has 32-bit integers and a superchunk of version 3, `s` has
-text with nulls and a superchunk of version 4. If the format changes, run this program and put each
-dump between its markers; a test compares them.
+If the format changes, run this program with `--write`: it puts each dump between its markers. A
+test compares them. Each line of a dump has an offset, the bytes, the name of the field, and what it
+means; of long texts and records it has one line for every 16 bytes.
 """
 
 import json
 import re
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from itertools import pairwise
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import blztable as blz
-from blztable.engine.version import versions
-from blztable.format import layout, manifest
-from blztable.format.chunk import CHUNK_HEADER, ChunkHeader
-from blztable.format.header import (
-    FILE_HEADER,
-    METALAYER_HEAD,
-    STORED,
-    TRAILER_FOOT,
-    TRAILER_HEAD,
-    FileHeader,
-)
-from blztable.format.line import Statistics
-from blztable.format.metadata import BlockInfo
+from blztable.format import data_file, jsontext, layout, leaf, records, version_file
+from blztable.format.chunk import CHUNK_HEADER
+from blztable.format.records import CHUNK, PAGE, PART, STREAM, WORD
 from blztable.storage.memory import RamStore
+from blztable.tuning import tuned
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, -3)
-TEXTS = ("Oslo", None, "", "Bern", None, "größer", "a", "b", "Rome")
-PAGE_ROWS = 8
+PAGE_OF_FORMAT = Path(__file__).with_name("format.md")
 BYTES_PER_LINE = 16
-CHARACTERS_PER_LINE = 100
+CHARACTERS_PER_LINE = 80
 
 # Values that differ between tables and between releases, and their replacements.
 REPLACED = {
@@ -44,201 +34,232 @@ REPLACED = {
     "time": "2026-11-22T09:30:00.000000+00:00",
     "writer": "blztable",
 }
-
-# The names of format.md, in the order of each struct.
-CHUNK_FIELDS = tuple(field.name for field in fields(ChunkHeader))
-HEADER_FIELDS = ("magic", *(field.name for field in fields(FileHeader)), "reserved")
-TRAILER_HEAD_FIELDS = ("magic", "version", "nlayers", "reserved", "nchunks")
-METALAYER_FIELDS = ("name_length", "codec", "reserved", "nbytes", "stored")
-TRAILER_FOOT_FIELDS = ("crc", "length", "magic")
+STREAMS = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
+KINDS = ("plain", "numbers", "dictionary", "constant", "one chunk an item")
+SECTION_FIELDS = ("magic", "options", "checksum", "codec", "level", "size", "room", "stored")
+HEADER_FIELDS = ("magic", "version", "options", "checksum", "typesize", "chunk_size")
 
 # Offset, bytes, name of the field, meaning.
 Entry = tuple[int, bytes, str, str]
 
+NUMBERS = pa.table({"n": pa.array([1, 2, 3, 4, 5, 6, 7, 8, -3], pa.int32())})
+TEXTS = pa.table({"s": ["Oslo", None, "", "Bern"]})
+BOTH = pa.table({"n": pa.array([1000, 1001, 1003], pa.int32()), "s": ["a", None, "bc"]})
+
 
 def main() -> None:
-    """Print the dumps."""
-    store = written()
-    for text in (dump_of_text(head_and_lines(store)), dump(part(store, 0)), dump(part(store, 1))):
-        print(text, end="\n\n")
+    """Print the dumps, or write them into the page."""
+    dumps = made()
+    if "--write" in sys.argv:
+        page = PAGE_OF_FORMAT.read_text(encoding="utf-8")
+        for name, text in dumps.items():
+            page = re.sub(pattern(name), lambda match, text=text: match[1] + text + match[3], page)
+        PAGE_OF_FORMAT.write_text(page, encoding="utf-8")
+    else:
+        print("\n\n".join(dumps.values()))
 
 
-def written() -> RamStore:
-    """Write the table."""
+def pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of a dump between its markers."""
+    return re.compile(
+        rf"(<!-- dump of {name} -->\n```text\n)(.*?)(\n```\n<!-- end of dump -->)", re.DOTALL
+    )
+
+
+def made() -> dict[str, str]:
+    """Return each dump by its name."""
+    numbers = written(NUMBERS, page_rows=8, encoding="plain")
+    rising = written(pa.table({"n": range(1000, 3048, 2)}), page_rows=1024)
+    with tuned(bundled_bytes=1 << 16):
+        bundle = written(BOTH)
+    with tuned(sealed_entries=2):
+        sealed = RamStore()
+        blz.to_blz(pa.table({"n": [7]}), sealed)
+        with blz.open(sealed, "a") as table:
+            table.append({"n": [8, 9]})
+    return {
+        "the manifest": dump(manifest_entries(replaced(numbers.get(layout.manifest(1))))),
+        "the leaf": dump(leaf_entries(file_below(sealed, "meta/leaf"))),
+        "a plain part": dump(file_entries(file_below(numbers, "data/col0"))),
+        "an encoded part": dump(file_entries(file_below(rising, "data/col0"))),
+        "a bundle": dump(file_entries(file_below(bundle, layout.BUNDLES))),
+    }
+
+
+def written(data: pa.Table, **options: Any) -> RamStore:
+    """Write a table into memory."""
     store = RamStore()
-    columns = {"n": pa.array(ROWS, pa.int32()), "s": pa.array(TEXTS)}
-    blz.to_blz(pa.table(columns), store, storage=blz.Storage(page_rows=PAGE_ROWS))
+    blz.to_blz(data, store, storage=blz.Storage(**options))
     return store
 
 
-def part(store: RamStore, column: int) -> bytes:
-    """Return the only superchunk of a column."""
-    return store.get(layout.part((column,), 1))
+def file_below(store: RamStore, prefix: str) -> bytes:
+    """Return the only file below a prefix."""
+    (name,) = store.list_names(prefix)
+    data = store.get(f"{prefix}/{name}")
+    return of_one_table(data) if prefix.startswith("data") else data
 
 
-def head_and_lines(store: RamStore) -> bytes:
-    """Return the manifest, with fixed values in place of those that always differ."""
-    version = versions.read(store, 1)
-    return manifest.encode(replace(version.head, **REPLACED), version.lines())
+def replaced(data: bytes) -> bytes:
+    """Return a manifest with fixed values in place of those that always differ."""
+    found = version_file.VersionFile.decode(data)
+    head = found.head | {key: REPLACED[key] for key in REPLACED}
+    head["did"] = {**head["did"], "seconds": 0.001}
+    tails = [version_file.Tail.of(one) for one in found.leaves]
+    return version_file.encode_version(head, bytes(found.schema), tails)
+
+
+def of_one_table(data: bytes) -> bytes:
+    """Return a data file with a fixed id of its table."""
+    found = data_file.DataFile.decode(data)
+    chunks = []
+    for at in _offsets(data):
+        size = CHUNK_HEADER.unpack_from(data, at)[-1]
+        chunks.append(data[at : at + size])
+    whole = data_file.replace(found, uuid=REPLACED["uuid"])
+    front, _ = whole.encode(chunks)
+    digests = [records.zlib_crc32(chunk) for chunk in chunks]
+    return front + b"".join(a + b for a, b in zip(chunks, digests, strict=True))
 
 
 # Text
 
 
-def dump_of_text(data: bytes) -> str:
-    """Return a manifest as text: one key per line, long lines in pieces."""
-    lines = ["offset  text"]
-    position = 0
-    for line in data.split(b"\n")[:-1]:
-        for piece in _pieces(line.decode()):
-            lines.append(f"{position:#06x}  {piece}")
-            position += len(piece.encode())
-        lines.append(f"{position:#06x}  <LF>")
-        position += 1
-    assert position == len(data), (position, len(data))
-    return "\n".join(lines)
-
-
-def _pieces(line: str) -> Iterator[str]:
-    """Cut the text before each key of its object, and where it is too long."""
-    keys = [f',"{key}":' for key in json.loads(line)] if line.startswith("{") else []
-    cuts = [0, *sorted(line.index(key) + 1 for key in keys if key in line), len(line)]
-    for start, stop in pairwise(cuts):
-        for first in range(start, stop, CHARACTERS_PER_LINE):
-            yield line[first : min(first + CHARACTERS_PER_LINE, stop)]
-
-
-# Superchunks
-
-
-def dump(data: bytes) -> str:
-    """Return the bytes of a superchunk, field by field."""
-    width = 3 * BYTES_PER_LINE - 1
-    lines = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<12}  meaning"]
-    position = 0
-    for offset, raw, name, meaning in entries(data):
+def dump(entries: Iterator[Entry]) -> str:
+    """Return bytes, field by field."""
+    width = 2 * BYTES_PER_LINE
+    lines, position = [f"{'offset':<6}  {'bytes':<{width}}  {'field':<10}  meaning"], 0
+    for offset, raw, name, meaning in entries:
         assert offset == position, (offset, position)
-        for start in range(0, len(raw), BYTES_PER_LINE):
-            line = raw[start : start + BYTES_PER_LINE].hex(" ")
-            words = (name, meaning) if start == 0 else ("", "")
-            if name == "metadata":
-                words = (words[0], raw[start : start + BYTES_PER_LINE].decode())
-            lines.append(f"{offset + start:#06x}  {line:<{width}}  {words[0]:<12}  {words[1]}")
+        if name == "text":
+            text = raw.decode()
+            for start in range(0, len(text), CHARACTERS_PER_LINE):
+                lines.append(f"{offset + start:#06x}  {text[start : start + CHARACTERS_PER_LINE]}")
+        else:
+            for start in range(0, len(raw), BYTES_PER_LINE):
+                line = raw[start : start + BYTES_PER_LINE].hex()
+                said = f"{name:<10}  {meaning}" if start == 0 else ""
+                lines.append(f"{offset + start:#06x}  {line:<{width}}  {said}")
         position += len(raw)
-    assert position == len(data), (position, len(data))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def entries(data: bytes) -> Iterator[Entry]:
-    """Yield every byte of the file, with the name of its field."""
-    header = FileHeader.decode(data)
-    yield from _struct(data, 0, FILE_HEADER, HEADER_FIELDS)
-    offsets_at = FILE_HEADER.size + header.meta_size
-    metadata = data[FILE_HEADER.size : offsets_at]
-    if metadata:
-        yield FILE_HEADER.size, metadata, "metadata", ""
-    offsets = struct.unpack_from(f"<{header.nchunks}q", data, offsets_at)
-    for number, offset in enumerate(offsets):
-        at = offsets_at + 8 * number
-        yield at, data[at : at + 8], f"offsets[{number}]", str(offset)
-    names = [stream.name for stream in BlockInfo.decode(metadata).streams] if metadata else ["n"]
-    trailer_at = 0
-    for name, offset in zip(names, offsets, strict=True):
-        trailer_at = yield from _chunk(data, offset, name)
-    yield from _trailer(data, trailer_at)
+# Manifests and leaves
 
 
-def _chunk(data: bytes, start: int, stream: str) -> Iterator[Entry]:
-    """Yield a chunk and its digest; return the position behind them."""
-    chunk = ChunkHeader.decode(data[start:])
-    yield from _struct(data, start, CHUNK_HEADER, CHUNK_FIELDS)
-    digest_at = start + chunk.ctbytes
-    values = data[start + CHUNK_HEADER.size : digest_at]
-    yield start + CHUNK_HEADER.size, values, "data", "stored: " + _meaning_of(stream, values)
-    yield digest_at, data[digest_at : digest_at + 4], "digest", "crc32 of the chunk"
-    return digest_at + 4
+def manifest_entries(data: bytes) -> Iterator[Entry]:
+    """Yield every byte of a manifest."""
+    count = version_file.HEADER.unpack_from(data)[2]
+    yield 0, data[:16], "header", f"blztable, format 1, {count} sections"
+    table = np.frombuffer(data, version_file.SECTION, count, 16)
+    names = ["head", "schema", *(f"tail of level {level}" for level in range(count - 2))]
+    for number, (row, name) in enumerate(zip(table.tolist(), names, strict=True)):
+        at = 16 + 16 * number
+        offset, size, crc = row
+        yield at, data[at : at + 16], "section", f"{name}: offset {offset}, size {size}, {crc:#x}"
+    at = 16 + 16 * count
+    yield at, data[at : at + 8], "crc, zero", "crc32 of the table"
+    for (offset, size, _), name in zip(table.tolist(), names, strict=True):
+        stop = offset + size
+        if name == "head":
+            yield offset, data[offset:stop], "text", ""
+        elif name == "schema":
+            yield offset, data[offset:stop], "schema", "an Arrow IPC message"
+        else:
+            for begin, raw, field, meaning in leaf_entries(data[offset:stop]):
+                yield offset + begin, raw, field, meaning
+        if pad := -size % 8:
+            yield stop, data[stop : stop + pad], "padding", ""
 
 
-def _meaning_of(stream: str, values: bytes) -> str:
-    """Return the meaning of the bytes of a stream."""
-    if stream == "valid":
-        bits = np.unpackbits(np.frombuffer(values, np.uint8), bitorder="little")[: len(TEXTS)]
-        return "valid, a bit a row: " + " ".join(map(str, bits))
-    if stream == "values":
-        return f"values: {values.decode()}"
-    numbers = ", ".join(map(str, np.frombuffer(values, "<i4")))
-    return numbers if stream == "n" else f"ends: {numbers}"
+def leaf_entries(data: bytes) -> Iterator[Entry]:
+    """Yield every byte of a leaf."""
+    found = leaf.Leaf(data)
+    text = f"level {found.level}, {found.entries} entries, {found.columns} columns"
+    yield 0, data[: leaf.HEADER.size], "header", f"blz-leaf, {text}"
+    at = leaf.HEADER.size
+    for number, row in enumerate(found.index):
+        counts = ", ".join(f"{row[name]} {name}" for name in leaf.COUNTED if row[name])
+        name = f"node {number - 1}" if number else "entries"
+        yield at, data[at : at + 32], "index", f"{name}: offset {row['offset']}; {counts}"
+        at += 32
+    for row in found.groups:
+        fields = ", ".join(f"{name} {row[name]}" for name in row.dtype.names if row[name])
+        yield at, data[at : at + 48], "group", fields
+        at += 48
+    for word in found.deleted.tolist():
+        yield at, data[at : at + 8], "word", f"{word & 0xFFFFFF} rows from {word >> 24} on"
+        at += 8
+    for column in range(found.columns):
+        for raw, name, meaning in _records(found.records([column])):
+            yield at, raw, name, meaning
+            at += len(raw)
 
 
-def _trailer(data: bytes, start: int) -> Iterator[Entry]:
-    """Yield the fields of the trailer, which has one layer."""
-    yield from _struct(data, start, TRAILER_HEAD, TRAILER_HEAD_FIELDS)
-    layer_at = start + TRAILER_HEAD.size
-    yield from _struct(data, layer_at, METALAYER_HEAD, METALAYER_FIELDS)
-    name_length, codec, _, _, stored = METALAYER_HEAD.unpack_from(data, layer_at)
-    name_at = layer_at + METALAYER_HEAD.size
-    blob_at = name_at + name_length
-    yield name_at, data[name_at:blob_at], "name", data[name_at:blob_at].decode()
-    assert codec == STORED
-    yield from _zone_map(data[blob_at : blob_at + stored], blob_at)
-    digests_at = blob_at + stored
-    foot_at = len(data) - TRAILER_FOOT.size
-    words = "that of each chunk once more"
-    yield digests_at, data[digests_at:foot_at], "digests", words
-    yield from _struct(data, foot_at, TRAILER_FOOT, TRAILER_FOOT_FIELDS)
+def _records(found: records.Records) -> Iterator[tuple[bytes, str, str]]:
+    for row in found.parts:
+        yield row.tobytes(), "part", _fields(row, PART)
+    for row in found.streams:
+        said = f"{STREAMS[row['name']]}, {KINDS[row['kind']]}: "
+        rest = _fields(row, STREAM, without=("name", "kind"))
+        yield row.tobytes(), "stream", said + rest
+    for row in found.chunks:
+        yield row.tobytes(), "chunk", f"size {row['size']}, crc {row['crc']:#x}"
+    for row in found.pages:
+        yield row.tobytes(), "page", ", ".join(f"{name} {row[name]}" for name in PAGE.names)
+    for word in found.words:
+        yield word.tobytes(), "word", str(word)
+    if prefixes := found.prefixes.tobytes():
+        padded = prefixes + bytes(-len(prefixes) % 8)
+        yield padded, "prefixes", prefixes.decode()
 
 
-def _zone_map(blob: bytes, start: int) -> Iterator[Entry]:
-    """Yield the six arrays of the layer `pages`."""
-    pages = -(-len(ROWS) // PAGE_ROWS)
-    zone_map = Statistics.decode(blob, pages)
-    lows = [bound for bound in zone_map.lowest if bound is not None]
-    highs = [bound for bound in zone_map.highest if bound is not None]
-    arrays = (
-        ("nulls", 4 * pages, zone_map.nulls),
-        ("nans", 4 * pages, zone_map.nans),
-        ("low lengths", pages, list(map(len, lows))),
-        ("high lengths", pages, list(map(len, highs))),
-        ("lower", sum(map(len, lows)), list(map(_bound, lows))),
-        ("upper", sum(map(len, highs)), list(map(_bound, highs))),
+def _fields(row: Any, kind: np.dtype[Any], without: tuple[str, ...] = ()) -> str:
+    names = (name for name in kind.names or () if name not in without)
+    return ", ".join(f"{name} {row[name]}" for name in names if row[name])
+
+
+# Data files
+
+
+def _offsets(data: bytes) -> list[int]:
+    *_, count, _ = data_file.HEADER.unpack_from(data)
+    stored = struct.unpack_from("<I", data, 52)[0]
+    return list(struct.unpack_from(f"<{count}q", data, 64 + stored + 4))
+
+
+def file_entries(data: bytes) -> Iterator[Entry]:
+    """Yield every byte of a data file."""
+    _, version, options, checksum, typesize, largest, last, count, _ = data_file.HEADER.unpack_from(
+        data
     )
-    position = 0
-    for name, size, values in arrays:
-        meaning = "of each page: " + ", ".join(map(str, values))
-        yield start + position, blob[position : position + size], name, meaning
-        position += size
+    yield 0, data[:8], "header", f"blpk, {version}, options {options}, {checksum}, {typesize}"
+    yield 8, data[8:16], "", f"chunk_size {largest}, last_chunk {last}"
+    yield 16, data[16:32], "", f"nchunks {count}, max_app_chunks 0"
+    _, _, _, codec, _, size, room, stored, _ = data_file.SECTION.unpack_from(data, 32)
+    yield 32, data[32:48], "metadata", f"header: JSON, codec {codec}, size {size}"
+    yield 48, data[48:64], "", f"room {room}, stored {stored}"
+    yield 64, data[64 : 64 + stored], "text", ""
+    at = 64 + stored
+    yield at, data[at : at + 4], "crc", "of the metadata"
+    at += 4
+    for number, offset in enumerate(_offsets(data)):
+        yield at, data[at : at + 8], f"offset {number}", str(offset)
+        at += 8
+    for offset in _offsets(data):
+        fields = CHUNK_HEADER.unpack_from(data, offset)
+        names = ("typesize", "nbytes", "blocksize", "ctbytes")
+        said = ", ".join(f"{a} {b}" for a, b in zip(names, fields[3:], strict=True))
+        yield offset, data[offset : offset + 16], "chunk", f"flags {fields[2]:#x}, {said}"
+        stop = offset + fields[-1]
+        how = "stored as it is" if fields[2] & 2 else "compressed"
+        yield offset + 16, data[offset + 16 : stop], "payload", how
+        yield stop, data[stop : stop + 4], "digest", "crc32 of the chunk"
 
 
-def _bound(value: bytes) -> int | str:
-    """Return a bound: text as JSON, and bytes that are no letters as a number."""
-    if len(value) == 4 and not value.isalpha():
-        return int.from_bytes(value, "little", signed=True)
-    return json.dumps(value.decode(), ensure_ascii=False)
-
-
-def _struct(
-    data: bytes, start: int, layout_: struct.Struct, names: Sequence[str]
-) -> Iterator[Entry]:
-    """Yield the fields of a struct."""
-    values = layout_.unpack_from(data, start)
-    kinds = kinds_of(layout_)
-    for kind, name, value in zip(kinds, names, values, strict=True):
-        size = struct.calcsize("<" + kind)
-        yield start, data[start : start + size], name, _meaning(name, value)
-        start += size
-
-
-def kinds_of(layout_: struct.Struct) -> list[str]:
-    """Return the format of each field of a struct: "B", "4s"..."""
-    return re.findall(r"\d+s|[A-Za-z]", layout_.format.lstrip("<"))
-
-
-def _meaning(name: str, value: int | bytes) -> str:
-    if isinstance(value, bytes):
-        return value.decode("ascii")
-    digits = {"options": 2, "flags": 2, "crc": 8}.get(name)
-    return f"0x{value:0{digits}x}" if digits else str(value)
-
+assert CHUNK.itemsize == WORD.itemsize == 8
+assert json
+assert jsontext
 
 if __name__ == "__main__":
     main()
