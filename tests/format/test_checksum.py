@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.format.header import BY_NAME, CHECKSUMS, crc32
+from blztable.format.checksums import BY_NAME, CHECKSUMS, crc32
 
 
 @given(st.binary(), st.binary())

@@ -19,41 +19,40 @@ import numpy as np
 import blztable as blz
 from blztable.arrays.files.front import Front
 from blztable.arrays.files.info import ArrayInfo
-from blztable.arrays.files.section import SECTION_HEADER
+from blztable.arrays.files.trailer import METALAYER_HEAD, TRAILER_FOOT, TRAILER_HEAD
+from blztable.format.bloscpack import HEADER
+from blztable.format.checksums import BY_NAME, CHECKSUMS, crc32
 from blztable.format.chunk import CHUNK_HEADER
-from blztable.format.header import (
-    ARRAY_HEADER,
-    BY_NAME,
-    CHECKSUMS,
-    METALAYER_HEAD,
-    TRAILER_FOOT,
-    TRAILER_HEAD,
-    crc32,
-)
 from blztable.storage.journal import ENTRY, FOOT, FOOT_MAGIC, HEAD, HEAD_MAGIC
 from golden.sets import unpacked
 from support.bloscpack_files import file_of
-from support.fuzzed.changes import WORDS, number, pieces_of
+from support.fuzzed.changes import WORDS, as_text, number, pieces_of
 from support.fuzzed.parts import (
+    RawLayer,
     bytes_of_a_chunk,
     digests,
+    followed,
     header,
     header_of_a_chunk,
     layers,
     metadata,
+    named,
     offsets,
     order_of_chunks,
     text_of_metadata,
     trailer,
     values_of_a_chunk,
 )
-from support.tamper import FOOT_FIELDS, TRAILER_FIELDS, RawLayer, _followed, _named, as_text
 
 Random = random.Random
 
+TRAILER_FIELDS = ("magic", "version", "nlayers", "reserved", "nchunks")
+FOOT_FIELDS = ("crc", "length", "magic")
 HEADER_FIELDS = ("magic", "version", "options", "checksum", "typesize")
 HEADER_FIELDS += ("chunk_size", "last_chunk", "nchunks", "tail")
 SECTION_FIELDS = ("magic", "options", "checksum", "codec", "level", "size", "room", "stored", "end")
+# With the reserved bytes.
+SECTION = struct.Struct("<8sBBBBIII8s")
 # Dtypes as metadata have them.
 NAMED = ["'<i8'", "'|u1'", "'<U1'", "'<M8[Y]'", "varchar", "'|O'", "'<f2'", "'|b1'"]
 NAMED += ["[('a', '<i4'), ('b', '<f4')]", "[('a', '<i4', (2,))]"]
@@ -96,8 +95,8 @@ class Pieces:
     """The pieces of a file, as `tamper.Part` has those of a part of a table."""
 
     def __init__(self, data: bytes) -> None:
-        self.header: dict[str, Any] = _named(HEADER_FIELDS, ARRAY_HEADER, data, 0)
-        at = ARRAY_HEADER.size
+        self.header: dict[str, Any] = named(HEADER_FIELDS, HEADER, data, 0)
+        at = HEADER.size
         self.section: dict[str, Any] = {}
         self.metadata: Any = b""
         self.text_room = 0
@@ -131,8 +130,8 @@ class Pieces:
 
     def _read_metadata(self, data: bytes, at: int) -> int:
         if data[at : at + 4] == b"JSON":
-            self.section = _named(SECTION_FIELDS, SECTION_HEADER, data, at)
-            at += SECTION_HEADER.size
+            self.section = named(SECTION_FIELDS, SECTION, data, at)
+            at += SECTION.size
             text = data[at : at + self.section["stored"]]
             text = zlib.decompress(text) if self.section["codec"] else text
             self.text_room = self.section["room"]
@@ -144,7 +143,7 @@ class Pieces:
         return at + self.text_room
 
     def _read_trailer(self, data: bytes, at: int) -> None:
-        self.trailer_head = _named(TRAILER_FIELDS, TRAILER_HEAD, data, at)
+        self.trailer_head = named(TRAILER_FIELDS, TRAILER_HEAD, data, at)
         at += TRAILER_HEAD.size
         for _ in range(self.trailer_head["nlayers"]):
             name, codec, reserved, nbytes, stored = METALAYER_HEAD.unpack_from(data, at)
@@ -152,7 +151,7 @@ class Pieces:
             body = data[at : at + name + stored]
             self.layers.append(RawLayer(body[:name], codec, nbytes, body[name:], reserved))
             at += name + stored
-        self.foot = _named(FOOT_FIELDS, TRAILER_FOOT, data, len(data) - TRAILER_FOOT.size)
+        self.foot = named(FOOT_FIELDS, TRAILER_FOOT, data, len(data) - TRAILER_FOOT.size)
 
     def encode(self) -> bytes:
         """Return the file."""
@@ -164,8 +163,8 @@ class Pieces:
         # A text of another length moves everything, so its length must be known before.
         text = as_text(self.metadata) if self.section or self.text_room else b""
         room = max(self.text_room, len(text))
-        begin = ARRAY_HEADER.size + room + 8 * len(self.offsets)
-        begin += SECTION_HEADER.size + 4 if self.section else 0
+        begin = HEADER.size + room + 8 * len(self.offsets)
+        begin += SECTION.size + 4 if self.section else 0
         places = list(accumulate(map(len, pieces), initial=begin))
         moved = self.offsets
         if moved == self._was["offsets"]:
@@ -179,7 +178,7 @@ class Pieces:
         if not self.has_trailer:
             return data
         foot = {"crc": crc32(body, crc32(front)), "length": length}
-        foot = _followed(self.foot, self._was["foot"], foot)
+        foot = followed(self.foot, self._was["foot"], foot)
         return data + body + TRAILER_FOOT.pack(*foot.values())
 
     def _header(self, room: int) -> bytes:
@@ -188,8 +187,8 @@ class Pieces:
             truth["tail"] = room
         elif self.header["version"] == 3:
             truth["tail"] = max(len(self.offsets) - len(self.chunks), 0)
-        values = _followed(self.header, self._was["header"], truth)
-        return ARRAY_HEADER.pack(*values.values())
+        values = followed(self.header, self._was["header"], truth)
+        return HEADER.pack(*values.values())
 
     def _text(self, text: bytes, room: int) -> bytes:
         if not self.section:
@@ -199,9 +198,9 @@ class Pieces:
         sizes = {"size": len(text), "room": room, "stored": len(packed)}
         sizes |= {"checksum": BY_NAME["adler32"].id}
         sizes |= {"codec": int(packed is not text)} if self.section["codec"] < 2 else {}
-        section = _followed(self.section, self._was["section"], sizes)
+        section = followed(self.section, self._was["section"], sizes)
         digest = BY_NAME["adler32"].digest(packed)
-        return SECTION_HEADER.pack(*section.values()) + packed.ljust(room, b"\0") + digest
+        return SECTION.pack(*section.values()) + packed.ljust(room, b"\0") + digest
 
     def _placed(self, at: int, length: int) -> Any:
         """Return the metadata with the place of the trailer."""
@@ -220,7 +219,7 @@ class Pieces:
             if layer.name == b"blz.offsets" and layer in self._was["layers"]:
                 layer.codec, layer.nbytes, layer.stored = 0, len(places), places
         counts = {"nlayers": len(self.layers), "nchunks": len(self.chunks) if size else 0}
-        head = _followed(self.trailer_head, self._was["trailer_head"], counts)
+        head = followed(self.trailer_head, self._was["trailer_head"], counts)
         tails = [layer.encode() for layer in self.layers]
         return b"".join([TRAILER_HEAD.pack(*head.values()), *tails, *found])
 
@@ -263,7 +262,7 @@ def with_header(part: Pieces) -> None:
         front = Front(part.header["version"], checksum, info, part.text_room, is_stream)
         made = front.header()
         part.header |= {name: getattr(made, name) for name in HEADER_FIELDS[2:]}
-        ARRAY_HEADER.pack(*part.header.values())
+        HEADER.pack(*part.header.values())
     except (blz.BlzError, struct.error, ArithmeticError, IndexError, TypeError, MemoryError):
         part.header = deepcopy(part._was["header"])
 

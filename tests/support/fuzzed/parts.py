@@ -1,20 +1,55 @@
-"""Random changes of a superchunk that was taken apart: a part of a table, a bundle, or an array."""
+"""Random changes of a file of chunks that was taken apart (`Pieces` of `fuzzed/arrays.py`)."""
 
 import random
+import struct
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
 
 import blosc
 import numpy as np
 
-from blztable.format.chunk import Compression
-from blztable.format.header import CHECKSUMS
-from support import tamper
+from blztable.arrays.files.trailer import METALAYER_HEAD
+from blztable.format.checksums import CHECKSUMS
+from blztable.format.chunk import CHUNK_HEADER, ChunkHeader, Compression
 from support.fuzzed.changes import bytes_in, json_text, json_value, number
 
 Random = random.Random
 
 
-def values_of_a_chunk(random: Random, part: tamper.Part) -> str:
+@dataclass
+class RawLayer:
+    """A metalayer as it is in a trailer; its stored size is the size of `stored`."""
+
+    name: bytes
+    codec: int
+    nbytes: int
+    stored: bytes
+    reserved: int = 0
+
+    def encode(self) -> bytes:
+        sizes = (len(self.name), self.codec, self.reserved, self.nbytes, len(self.stored))
+        return METALAYER_HEAD.pack(*sizes) + self.name + self.stored
+
+
+def named(names: tuple[str, ...], kind: struct.Struct, data: bytes, at: int) -> dict[str, Any]:
+    return dict(zip(names, kind.unpack_from(data, at), strict=True))
+
+
+def followed(now: Any, was: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
+    """Return `now`, with true values in place of those that no change set."""
+    if not isinstance(now, dict):
+        return now
+    return {k: truth[k] if k in truth and v == was.get(k) else v for k, v in now.items()}
+
+
+def with_header(chunk: bytes, **fields: int) -> bytes:
+    """Return the chunk with other fields in its header."""
+    return replace(ChunkHeader.decode(chunk), **fields).encode() + chunk[CHUNK_HEADER.size :]
+
+
+def values_of_a_chunk(random: Random, part: Any) -> str:
     """Replace the bytes of a chunk; it still decompresses."""
     index, chunk = some_chunk(random, part)
     try:
@@ -30,18 +65,18 @@ def values_of_a_chunk(random: Random, part: tamper.Part) -> str:
     return f"chunk {index}: {said}"
 
 
-def bytes_of_a_chunk(random: Random, part: tamper.Part) -> str:
+def bytes_of_a_chunk(random: Random, part: Any) -> str:
     """Damage bytes behind the header of a chunk, to test the codecs."""
     index, chunk = some_chunk(random, part)
     raw = bytearray(chunk[16:])
     said = bytes_in(random, raw, may_resize=True)
     part.chunks[index] = chunk[:16] + bytes(raw)
     if len(raw) + 16 != len(chunk) and random.random() < 0.9:
-        part.chunks[index] = tamper.with_header(part.chunks[index], ctbytes=len(raw) + 16)
+        part.chunks[index] = with_header(part.chunks[index], ctbytes=len(raw) + 16)
     return f"chunk {index}: {said}"
 
 
-def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
+def header_of_a_chunk(random: Random, part: Any) -> str:
     index, chunk = some_chunk(random, part)
     name, bits = random.choice(
         [
@@ -56,12 +91,12 @@ def header_of_a_chunk(random: Random, part: tamper.Part) -> str:
             ("ctbytes", 32),
         ]
     )
-    value = number(random, getattr(tamper.ChunkHeader.decode(chunk), name)) % (1 << bits)
-    part.chunks[index] = tamper.with_header(chunk, **{name: value})
+    value = number(random, getattr(ChunkHeader.decode(chunk), name)) % (1 << bits)
+    part.chunks[index] = with_header(chunk, **{name: value})
     return f"chunk {index}: {name} {value}"
 
 
-def order_of_chunks(random: Random, part: tamper.Part) -> str:
+def order_of_chunks(random: Random, part: Any) -> str:
     """Swap, duplicate or remove chunks."""
     first, one = some_chunk(random, part)
     second, other = some_chunk(random, part)
@@ -77,7 +112,7 @@ def order_of_chunks(random: Random, part: tamper.Part) -> str:
     return f"{first}, {second}, now {len(part.chunks)}"
 
 
-def offsets(random: Random, part: tamper.Part) -> str:
+def offsets(random: Random, part: Any) -> str:
     if not part.offsets:
         return "none"
     index = random.randrange(len(part.offsets))
@@ -86,7 +121,7 @@ def offsets(random: Random, part: tamper.Part) -> str:
     return f"{index} is {value}"
 
 
-def digests(random: Random, part: tamper.Part) -> str:
+def digests(random: Random, part: Any) -> str:
     if not part.digests:
         return "none"
     index = random.randrange(len(part.digests))
@@ -94,7 +129,7 @@ def digests(random: Random, part: tamper.Part) -> str:
     return str(index)
 
 
-def header(random: Random, part: tamper.Part) -> str:
+def header(random: Random, part: Any) -> str:
     name = random.choice([name for name in part.header if name != "magic"])
     if name == "checksum":
         part.header[name] = random.randrange(len(CHECKSUMS) + 2)
@@ -107,21 +142,21 @@ def header(random: Random, part: tamper.Part) -> str:
     return f"{name} {part.header[name]}"
 
 
-def metadata(random: Random, part: tamper.Part) -> str:
+def metadata(random: Random, part: Any) -> str:
     if not isinstance(part.metadata, dict):
         return "none"
     part.metadata, said = json_value(random, part.metadata)
     return said
 
 
-def text_of_metadata(random: Random, part: tamper.Part) -> str:
+def text_of_metadata(random: Random, part: Any) -> str:
     if not part.metadata:
         return "none"
     part.metadata, said = json_text(random, part.metadata)
     return said
 
 
-def trailer(random: Random, part: tamper.Part) -> str:
+def trailer(random: Random, part: Any) -> str:
     fields, limits = random.choice(
         [
             (part.trailer_head, {"version": 1 << 16, "nlayers": 1 << 16, "reserved": 1 << 32}),
@@ -134,9 +169,9 @@ def trailer(random: Random, part: tamper.Part) -> str:
     return f"{name} {fields[name]}"
 
 
-def layers(random: Random, part: tamper.Part) -> str:
+def layers(random: Random, part: Any) -> str:
     if not part.layers:
-        part.layers.append(tamper.RawLayer(b"pages", 0, 10, bytes(10)))
+        part.layers.append(RawLayer(b"pages", 0, 10, bytes(10)))
     layer = random.choice(part.layers)
     match random.randrange(6):
         case 0:
@@ -156,7 +191,7 @@ def layers(random: Random, part: tamper.Part) -> str:
     return f"{layer.name!r} {layer.nbytes} of {len(layer.stored)}, {len(part.layers)} layers"
 
 
-def some_chunk(random: Random, part: tamper.Part) -> tuple[int, bytes]:
+def some_chunk(random: Random, part: Any) -> tuple[int, bytes]:
     if not part.chunks:
         part.chunks.append(b"\2\1\1\1" + bytes(12))
     index = random.randrange(len(part.chunks))
