@@ -102,16 +102,14 @@ class Compression:
         data: bytes = blosc.blosc_extension.compress(
             raw, typesize, self.clevel, SHUFFLES[shuffle], self.codec
         )
-        header = ChunkHeader.decode(data)
-        actual = (header.nbytes, header.typesize, header.ctbytes, header.flags >> CODEC_SHIFT)
-        requested = (raw.nbytes, typesize, len(data), WRITABLE_CODECS[self.codec])
+        _, _, flags, *actual = CHUNK_HEADER.unpack_from(data)
         # Other users of blosc share its settings, and environment variables can override them.
         # A chunk that did not shrink is stored uncompressed and has no codec.
-        is_stored = header.flags & MEMCPYED and actual[:3] == requested[:3]
-        if actual != requested and not is_stored:
+        has_codec = flags & MEMCPYED or flags >> CODEC_SHIFT == WRITABLE_CODECS[self.codec]
+        if not has_codec or actual[:2] != [typesize, raw.nbytes] or actual[3] != len(data):
             raise BlzError(
-                f"blosc made a chunk with (nbytes, typesize, ctbytes, codec) {actual}; "
-                f"asked for {requested}"
+                f"blosc made a chunk with {ChunkHeader.decode(data)}; asked for {self}, "
+                f"{raw.nbytes} bytes, typesize {typesize}"
             )
         return data
 

@@ -21,7 +21,6 @@ from blztable.columns.parts.stream import (
     cuts,
     padded,
     typesize_of_codes,
-    width_of,
 )
 from blztable.format.bounds import GREATEST, LEAST, words_of_integers
 from blztable.format.records import (
@@ -121,21 +120,13 @@ def _integers(columns: Array, page: int) -> Iterator[EncodedBatch]:
     spans = (high.view(unsigned) - low.view(unsigned)).max(axis=1)
     pages = np.zeros(low.shape, PAGE)
     bounds.put(pages, words_of_integers(low), words_of_integers(high))
-    for width, some in _by_width(spans, size):
-        data = _distances(columns[some], low[some], page, width)
+    widths = _widths(spans)
+    for width in np.unique(widths[widths < size]).tolist():
+        some = np.flatnonzero(widths == width)
+        data = _distances(_rows_of(columns, some), low[some], page, width)
         stream = _numbers(data, width)
         words = _no_words(len(some))
         yield _batch(some, rows, page, size, stream, data, words, pages[some])
-
-
-def _by_width(spans: Array, below: int) -> Iterator[tuple[int, Array]]:
-    """Yield the widths of codes that are narrower, each with the columns that have it."""
-    edges = np.array([0, (1 << 8) - 1, (1 << 16) - 1, (1 << 32) - 1], np.uint64)
-    kinds = np.searchsorted(edges, spans.astype(np.uint64))
-    for kind, width in enumerate((0, 1, 2, 4)):
-        some = np.flatnonzero(kinds == kind)
-        if len(some) and width < below:
-            yield width, some
 
 
 def _distances(columns: Array, base: Array, page: int, width: int) -> Array:
@@ -172,56 +163,69 @@ def _decimals_by(
     columns: Array, places: Array, power: int, times: bool, page: int
 ) -> Iterator[EncodedBatch]:
     """Yield the columns whose doubles are whole numbers of a power of ten."""
-    rows, first = columns.shape[1], cuts(columns.shape[1], page)
+    count, rows = columns.shape
+    first = cuts(rows, page)
     integers = np.empty(columns.shape, WORD)
-    wrong = numbers.whole(columns, power, times, integers)
-    is_exact = not wrong.any()
-    counts = np.zeros((len(columns), 2), np.int64)
-    if is_exact:
-        low, high = numbers.extremes(integers, None, page)
-    else:
-        nans = wrong & (columns.view("<u8") == np.uint64(numbers.NAN))
-        odd = wrong & ~nans
-        counts = np.stack([nans.any(axis=1), np.count_nonzero(odd, axis=1)], axis=1)
-        low = np.minimum.reduceat(np.where(wrong, GREATEST, integers), first, axis=1)
-        high = np.maximum.reduceat(np.where(wrong, LEAST, integers), first, axis=1)
-    most = min(numbers.MAX_EXCEPTIONS, rows // tuning.current.rows_per_exception)
+    wrong = np.flatnonzero(numbers.whole(columns, power, times, integers))
+    column, row = np.divmod(wrong, rows)
+    bits, flat = columns.reshape(-1)[wrong].view(WORD), integers.reshape(-1)
+    is_nan = bits.view("<u8") == np.uint64(numbers.NAN)
+    has_nans, odd = np.zeros(count, np.int64), np.bincount(column[~is_nan], minlength=count)
+    has_nans[column[is_nan]] = 1
+    # A wrong row takes no part in the bounds, and its code is 0.
+    flat[wrong] = GREATEST
+    low = np.minimum.reduceat(integers, first, axis=1)
+    flat[wrong] = LEAST
+    high = np.maximum.reduceat(integers, first, axis=1)
     filled = low <= high
     base = np.where(filled, low, 0)
-    spans = np.where(filled, high - base, 0).max(axis=1) + counts[:, 0]
-    widths = np.maximum(np.array(list(map(width_of, spans.tolist()))), counts[:, 0])
-    widths[counts[:, 1] > most] = 8
-    for width, has_nans, many in np.unique(np.column_stack([widths, counts]), axis=0).tolist():
-        if width > 4:
-            continue
-        some = np.flatnonzero((widths == width) & (counts == (has_nans, many)).all(axis=1))
-        data = _distances(integers[some], base[some], page, width)
-        pages = np.zeros((len(some), len(first)), PAGE)
-        pages["min"], pages["max"] = low[some], high[some]
-        words = _no_words(len(some))
-        if has_nans or many:
-            codes = data.view(f"<u{width}")[:, :rows] if width else data
-            if width:
-                codes[wrong[some]] = 0
-        if has_nans:
-            codes[nans[some]] = codes.dtype.type((1 << 8 * width) - 1)
-            pages["nans"] = np.add.reduceat(nans[some], first, axis=1, dtype=np.int64)
-        if many:
-            at = np.nonzero(odd[some])[1].reshape(len(some), many)
-            bits = np.take_along_axis(columns[some], at, axis=1)
-            words = np.concatenate([base[some], at, bits.view(WORD)], axis=1)
-            _widen(pages, bits, at, power, page)
-        flags = (TIMES if times else 0) | (NAN_CODE if has_nans else 0)
-        stream = _numbers(data, width, power=power, flags=flags, exceptions=many)
-        yield _batch(places[some], rows, page, 8, stream, data, words, pages)
+    of_page = column * len(first) + (row >> page)
+    flat[wrong] = base.reshape(-1)[of_page]
+    spans = np.where(filled, high - base, 0).max(axis=1) + has_nans
+    widths = np.maximum(_widths(spans), has_nans)
+    most = min(numbers.MAX_EXCEPTIONS, rows // tuning.current.rows_per_exception)
+    widths[odd > most] = 8
+    pages = np.zeros(low.shape, PAGE)
+    pages["min"], pages["max"] = low, high
+    if len(wrong):
+        np.add.at(pages.reshape(-1)["nans"], of_page[is_nan], 1)
+        with np.errstate(over="ignore"):
+            scaled = bits[~is_nan].view("<f8") * numbers.POWERS[power]
+        bounds.widen(pages.reshape(-1), scaled, of_page[~is_nan])
+    for width in np.unique(widths[widths <= 4]).tolist():
+        of_width = np.flatnonzero(widths == width)
+        data = _distances(_rows_of(integers, of_width), base[of_width], page, width)
+        if has_nans[of_width].any():
+            codes = data.view(f"<u{width}")
+            place = np.searchsorted(of_width, column[is_nan])
+            own = of_width[np.minimum(place, len(of_width) - 1)] == column[is_nan]
+            codes[place[own], row[is_nan][own]] = codes.dtype.type((1 << 8 * width) - 1)
+        kinds = np.column_stack([has_nans[of_width], odd[of_width]])
+        for has, many in set(map(tuple, kinds.tolist())):
+            inside = np.flatnonzero((kinds == (has, many)).all(axis=1))
+            some = of_width[inside]
+            words = _no_words(len(some))
+            if many:
+                own = np.flatnonzero(np.isin(column, some) & ~is_nan)
+                shape = len(some), many
+                exceptions = row[own].reshape(shape), bits[own].reshape(shape)
+                words = np.concatenate([base[some], *exceptions], axis=1)
+            flags = (TIMES if times else 0) | (NAN_CODE if has else 0)
+            stream = _numbers(data, width, power=power, flags=flags, exceptions=many)
+            codes = _rows_of(data, inside)
+            yield _batch(places[some], rows, page, 8, stream, codes, words, pages[some])
 
 
-def _widen(pages: Array, values: Array, rows: Array, power: int, page: int) -> None:
-    """Let page records hold exceptions, a row of a matrix for each part."""
-    with np.errstate(over="ignore"):
-        scaled = values * numbers.POWERS[power]
-    of = (rows >> page) + np.arange(len(rows))[:, None] * pages.shape[1]
-    bounds.widen(pages.reshape(-1), scaled.reshape(-1), of.reshape(-1))
+def _rows_of(matrix: Array, rows: Array) -> Array:
+    """Return some rows of a matrix; without a copy if these are all."""
+    return matrix if len(rows) == len(matrix) else matrix[rows]
+
+
+def _widths(spans: Array) -> Array:
+    """Return the bytes of codes that reach from 0 to each span."""
+    edges = np.array([0, (1 << 8) - 1, (1 << 16) - 1, (1 << 32) - 1], np.uint64)
+    widths: Array = np.array([0, 1, 2, 4, 8])[np.searchsorted(edges, spans.astype(np.uint64))]
+    return widths
 
 
 def _numbers(data: Array, width: int, **fields: int) -> Stream:

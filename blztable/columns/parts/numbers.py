@@ -336,17 +336,17 @@ def may_be_decimals(columns: Array) -> Array:
 def whole(values: Array, power: int, times: bool, integers: Array) -> Array:
     """Make the integers of doubles, and return which doubles do not come back from them."""
     with np.errstate(invalid="ignore", over="ignore"):
-        scaled = np.rint(values * POWERS[power])
-        usual = np.abs(scaled) < MAX_INTEGER
-        if not usual.all():
-            scaled[~usual] = 0
-        # An integer has no sign if it is zero.
-        scaled += 0.0
+        scaled = np.multiply(values, POWERS[power])
+        np.rint(scaled, out=scaled)
+        # False for NaN.
+        if not -MAX_INTEGER < scaled.min() <= scaled.max() < MAX_INTEGER:
+            scaled[~(np.abs(scaled) < MAX_INTEGER)] = 0
         np.copyto(integers, scaled, casting="unsafe")
+        # An integer has no sign if it is zero.
         if times:
-            scaled *= INVERSES[power]
-        elif power:
-            scaled /= POWERS[power]
+            np.multiply(integers, INVERSES[power], out=scaled)
+        else:
+            np.divide(integers, POWERS[power], out=scaled)
     wrong: Array = scaled.view("<u8") != values.view("<u8")
     return wrong
 

@@ -32,7 +32,7 @@ from blztable.engine.write.trial import compression_of
 from blztable.format import layout
 from blztable.format.checksums import crc32
 from blztable.format.chunk import Compression
-from blztable.format.records import KINDS, VALID, Array, Records
+from blztable.format.records import KINDS, VALID, Array, Records, concatenated
 
 # Takes the index of a column and the records of its part.
 OnStored = Callable[[int, Records], None]
@@ -177,7 +177,10 @@ def _shape_of(data: Array) -> Array:
 
 def _in_order(found: Sequence[Records], columns: Array) -> tuple[Records, list[int]]:
     """Return the records of all parts in the order of their columns, and that of their chunks."""
-    arrays = [np.concatenate([one.arrays[kind] for one in found]) for kind in range(len(KINDS))]
+    arrays = [
+        concatenated([one.arrays[place] for one in found], kind)
+        for place, kind in enumerate(KINDS)
+    ]
     whole = Records(len(columns), 1, *arrays)
     orders = [np.argsort(columns[owner], kind="stable") for owner in whole.owners()]
     ordered = [array[order] for array, order in zip(arrays, orders, strict=True)]

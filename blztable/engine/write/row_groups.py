@@ -91,11 +91,12 @@ class _Pending:
     def cut(self, group_rows: GroupRows) -> "deque[Portion]":
         """Remove all rows and return them as row groups; the last may be incomplete."""
         tables, rows = [*self._tables, *_joined(self._small)], self.rows
+        nbytes = self.nbytes
         self._clear()
         if not rows:
             return deque()
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
-        ranges = row_ranges(table, rows, group_rows)
+        ranges = row_ranges(table, rows, group_rows, nbytes)
         return deque((table.slice(start, stop - start), stop - start) for start, stop in ranges)
 
 
@@ -112,9 +113,11 @@ def _joined(tables: list[pa.Table]) -> list[pa.Table]:
     return [pa.Table.from_arrays(columns, schema=whole.schema)]
 
 
-def row_ranges(table: pa.Table, rows: int, group_rows: GroupRows) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of each row group of a table."""
-    size = rows_per_group(list(map(bytes_taken, table.columns)), rows, group_rows)
+def row_ranges(
+    table: pa.Table, rows: int, group_rows: GroupRows, nbytes: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of each row group of a table, given the bytes of each column."""
+    size = rows_per_group(nbytes, rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
         cuts |= set(changes(column))
