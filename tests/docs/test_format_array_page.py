@@ -1,12 +1,13 @@
 """The page about the format of arrays says what the code does."""
 
 import io
+import json
 import re
 from pathlib import Path
 
 import blztable as blz
-from blztable.arrays.files import own, section
-from blztable.format.header import ARRAY_HEADER, UNFINISHED, ArrayHeader
+from blztable.arrays.files import own
+from blztable.format.bloscpack import HEADER, UNFINISHED, Header, decode_section
 from blztable.storage import journal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format-array.md").read_text(encoding="utf-8")
@@ -36,15 +37,15 @@ def test_the_fields_of_the_header_follow_each_other():
     for offset, size, *_ in fields:
         assert int(offset) == at
         at += int(size)
-    assert at == ARRAY_HEADER.size
+    assert at == HEADER.size
     names = [name for *_, name, _ in fields if name][1:]
-    assert names == list(ArrayHeader.__slots__)[: len(names)]
+    assert names == list(Header.__slots__)[: len(names)]
     assert str(UNFINISHED) in section_of("The front")
 
 
 def test_the_keys_of_the_metadata_are_those_of_a_file():
     data = made()
-    value, _, _ = section.decode_section(lambda at, size: data[at : at + size], 32)
+    value = json.loads(decode_section(lambda at, size: data[at : at + size], 32)[0])
     assert [row[0].strip("`") for row in rows("The metadata")] == list(value)
     keys = re.findall(r"`(\w+)`", " ".join(row[0] for row in rows("The metadata", 1)))
     assert keys == list(value["blz"])
@@ -63,10 +64,11 @@ def test_the_journal_is_described():
 def test_an_array_by_hand_is_what_the_page_says():
     """The front of ten integers in chunks of four, as a stranger would read it."""
     data = made()
-    fields = ArrayHeader.decode(data)
+    fields = Header.decode(data)
     assert (fields.version, fields.options, fields.checksum, fields.typesize) == (3, 3, 2, 4)
     assert (fields.chunk_size, fields.last_chunk, fields.nchunks, fields.tail) == (16, 8, 3, 0)
-    value, end, _ = section.decode_section(lambda at, size: data[at : at + size], 32)
+    text, section = decode_section(lambda at, size: data[at : at + size], 32)
+    value, end = json.loads(text), 32 + section.length
     assert value["dtype"] == "'<i4'"
     offsets = [int.from_bytes(data[end + 8 * i :][:8], "little") for i in range(3)]
     assert offsets[0] == end + 24
