@@ -7,11 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.columns.statistics import bounds
-from blztable.columns.statistics.compute import statistics
+from blztable.columns.statistics.bounds import zones_of_groups
 from blztable.engine.query import expressions
-from blztable.format.line import Statistics
 from support import arrow_strategies as own
+from support.encoded import records_of
 
 OPERATORS = [getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")]
 PRUNED = [pa.bool_(), *own.INTEGERS, *own.FLOATS, *own.DECIMALS, *own.TIMES, *own.TEXTS]
@@ -46,9 +45,7 @@ LETTERS = "ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff"
 
 def known_of(array, cuts):
     """Return the writer's statistics of these runs."""
-    parts = [statistics(array[start:stop], max(stop - start, 1))[1] for start, stop in cuts]
-    rows = [stop - start for start, stop in cuts]
-    return bounds.zones(array.type, rows, Statistics.joined(parts))
+    return zones_of_groups(array.type, records_of([array[start:stop] for start, stop in cuts]))
 
 
 class Drawn:

@@ -32,7 +32,7 @@ from blztable.format.bounds import (
     values_of_floats,
     word_of_bytes,
 )
-from blztable.format.records import EXACT_BOUNDS, Array, Records
+from blztable.format.records import EXACT_BOUNDS, WORD, Array, Records
 
 
 def false_statistics(array: pa.Array, records: Records) -> Iterator[tuple[int, str]]:
@@ -85,13 +85,11 @@ def _beyond(
     part, stated = records.parts[0], records.pages
     (whole,), (power,) = scales(records)
     values = values_of(array, form)
-    words = words_of(values, form)
-    if form.form is Form.WIDE and not whole:
-        words = upper_words(values, form)
-    if words is None:
-        # Numbers above 64 bits, which no encoding of numbers gives.
-        every = np.ones(len(stated), bool)
-        return every, every
+    if form.form is Form.WIDE:
+        # An encoding of numbers gives none above 64 bits.
+        words = values.view(WORD)[:, 0] if whole else upper_words(values, form)
+    else:
+        words = words_of(values, form)
     own = empty(len(array), int(part["page"]))
     of_words(own, words, int(part["page"]), ordered)
     pairs = [(own["min"], stated["min"]), (own["max"], stated["max"])]

@@ -137,7 +137,7 @@ def test_bounds_of_floats_that_are_stored_as_decimals_hold_the_others_too(values
     check(zones_of_pages(type_, records_of([array])), 0, array[:8])
 
 
-@pytest.mark.parametrize("digits", [1, 2, 11])
+@pytest.mark.parametrize("digits", [1, 2, 3])
 def test_bounds_of_decimals_hold_an_exception_of_more_digits(digits):
     # Times a power of ten it has more bits than a float, so that one more is nothing.
     for other in (4306712898371898.5, 16073305.949343005, -736070.55555, -1e16 - 2):

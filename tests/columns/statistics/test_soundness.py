@@ -28,7 +28,7 @@ SAMPLES = [
     pa.array([0.1234567890123456, 3e300, None]),
     pa.array([1.5, 2.5, None], pa.float16()),
     pa.array([1, None, 1 << 70], pa.decimal128(30, 0)),
-    pa.array([1, None, 70], pa.decimal256(60, 0)),
+    pa.array([1, None, 1 << 230], pa.decimal256(76, 0)),
     pa.array([True, None, False]),
     pa.array(["b123456789", "ba", None]),
     pa.array(["b1", "ba", None]),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blztable.engine.query.blocks import Blocks, cut, morsels
+from blztable.engine.query.blocks import Blocks, morsels
 from blztable.engine.read.selection import RowSpan
 
 
@@ -21,56 +21,75 @@ def blocks_of(*ranges, steps=1):
 
 
 @st.composite
-def wanted(draw):
-    """Draw rows of some row groups, in one or two spans of each, and the page size of each."""
-    spans, page_rows = [], []
-    for group in range(draw(st.integers(1, 5))):
-        size = draw(st.none() | st.sampled_from([8, 16]))
+def wanted(draw, groups=5):
+    """Draw blocks of some row groups, one or two of each, which two steps leave open or not."""
+    ranges = []
+    for group in range(draw(st.integers(1, groups))):
         ends = sorted(draw(st.sets(st.integers(0, 60), max_size=4)))
-        for start, stop in zip(ends[::2], ends[1::2], strict=False):
-            spans.append(RowSpan(group, start, stop))
-            page_rows.append(size)
-    return spans, page_rows
+        ranges += [(group, *pair) for pair in zip(ends[::2], ends[1::2], strict=False)]
+    found = blocks_of(*ranges, steps=2)
+    found.open[:] = np.array(draw(flags(2 * len(found))), np.bool_).reshape(2, -1)
+    return found
 
 
-@given(wanted())
-def test_spans_are_cut_where_pages_begin_and_nowhere_else(given_):
-    spans, page_rows = given_
-    is_open = np.arange(2 * 5).reshape(2, 5) % 3 == 0
-    found, are_pages = cut(spans, page_rows, is_open)
-    assert are_pages.tolist() == [
-        size is not None
-        for span, size in zip(spans, page_rows, strict=True)
-        for _ in ({row // size for row in range(span.start, span.stop)} if size else [0])
-    ]
-    assert (found.rows > 0).all()
-    pieces = list(
-        zip(found.groups.tolist(), found.starts.tolist(), found.stops.tolist(), strict=True)
+def flags(count):
+    return st.lists(st.booleans(), min_size=count, max_size=count)
+
+
+def ranges_of(blocks):
+    return list(
+        zip(blocks.groups.tolist(), blocks.starts.tolist(), blocks.stops.tolist(), strict=True)
     )
-    assert rows_in(RowSpan(*piece) for piece in pieces) == rows_in(spans)
-    sizes = {span.group: size for span, size in zip(spans, page_rows, strict=True)}
-    for (group, start, stop), is_page in zip(pieces, are_pages, strict=True):
-        assert not is_page or start // sizes[group] == (stop - 1) // sizes[group]
-    assert np.array_equal(found.open, is_open[:, found.groups])
+
+
+def rows_of(blocks):
+    return rows_in(RowSpan(*one) for one in ranges_of(blocks))
+
+
+@given(wanted(), st.sampled_from([8, 16]))
+def test_blocks_are_cut_where_pages_begin_and_nowhere_else(whole, size):
+    found, which = whole.pages(size)
+    assert (found.rows > 0).all()
+    assert rows_of(found) == rows_of(whole)
+    first = {(group, start) for group, start, _ in ranges_of(whole)}
+    for group, start, stop in ranges_of(found):
+        assert start // size == (stop - 1) // size
+        assert start % size == 0 or (group, start) in first
+    assert np.array_equal(found.open, whole.open[:, which])
+
+
+@given(wanted(), st.sampled_from([8, 16]))
+def test_pages_that_the_same_steps_leave_open_are_one_block_again(whole, size):
+    joined = whole.merged()
+    found = whole.pages(size)[0].merged()
+    assert ranges_of(found) == ranges_of(joined)
+    assert np.array_equal(found.open, joined.open)
+    for (one, two), (mine, others) in zip(
+        pairwise(ranges_of(found)), pairwise(found.open.T.tolist()), strict=True
+    ):
+        assert (one[0], one[2]) != (two[0], two[1]) or mine != others
+
+
+@given(wanted(), wanted())
+def test_of_blocks_there_is_what_spans_have(blocks, spans):
+    found = blocks.within(spans.merged().spans())
+    assert rows_of(found) == [row for row in rows_of(blocks) if row in set(rows_of(spans))]
+    assert (found.rows > 0).all()
 
 
 @given(wanted(), st.data())
-def test_the_rows_of_some_blocks_are_as_few_spans_as_can_be(given_, data):
-    found, _ = cut(*given_, np.ones((1, 5), np.bool_))
-    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found))))
-    some = found[chosen.astype(np.bool_)]
+def test_the_rows_of_some_blocks_are_as_few_spans_as_can_be(found, data):
+    some = found[np.array(data.draw(flags(len(found))), np.bool_)]
     spans = some.spans()
-    pieces = zip(some.groups.tolist(), some.starts.tolist(), some.stops.tolist(), strict=True)
-    assert rows_in(spans) == rows_in(RowSpan(*piece) for piece in pieces)
+    assert rows_in(spans) == rows_of(some)
     for one, other in pairwise(spans):
         assert (one.group, one.stop) != (other.group, other.start)
 
 
 @given(wanted(), st.data())
-def test_rows_that_are_alive_are_picked_by_row_group(given_, data):
-    found, _ = cut(*given_, np.ones((1, 5), np.bool_))
-    rows = rows_in(given_[0])
-    alive = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+def test_rows_that_are_alive_are_picked_by_row_group(found, data):
+    rows = rows_of(found)
+    alive = data.draw(flags(len(rows)))
     picked = found.picked(np.flatnonzero(alive))
     there = [(one.group, row) for one in picked for row in one.rows.tolist()]
     assert there == [row for row, is_alive in zip(rows, alive, strict=True) if is_alive]
@@ -97,4 +116,5 @@ def test_a_row_group_is_looked_at_by_one_thread(tuned, rows, cuts):
 def test_of_no_blocks_there_is_nothing():
     none = blocks_of()
     assert none.spans() == none.picked(np.zeros(0, np.int64)) == list(morsels(none)) == []
-    assert len(cut([], [], np.ones((1, 0), np.bool_))[0]) == 0
+    assert len(none.pages(8)[0]) == len(none.merged()) == len(none.within([])) == 0
+    assert len(none.within([RowSpan(0, 0, 8)])) == 0

@@ -1,6 +1,7 @@
 """Pruning skips no run with a row of the filter, and takes no run whole that has another row."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blztable.columns.statistics import bounds
 from blztable.engine.query import expressions
 from blztable.engine.query.pruning import Pruner
 from blztable.errors import SchemaError
-from blztable.format.line import Statistics
 from support import arrow_strategies as own
 from support.random_conditions import NAN, PRUNED, Drawn, known_of
 
@@ -292,9 +291,9 @@ def test_of_a_column_without_statistics_nothing_is_said():
 
 def test_a_bound_that_is_not_known_passes_over_nothing():
     schema = pa.schema([("a", pa.string())])
-    known = bounds.zones(
-        pa.string(), [4, 4], Statistics((0, 0), (0, 0), (None, b"x"), (b"b", None))
-    )
+    whole = known_of(pa.array(["a", "x", "b", "z"]), [(0, 2), (2, 4)])
+    lowest, highest = pa.array([None, "b"]), pa.array(["x", None])
+    known = replace(whole, lowest=lowest, highest=highest)
     for expression, some, every in (
         (pc.field("a") > "c", [False, True], [False, True]),
         (pc.field("a") < "a", [True, False], [False, False]),
@@ -324,8 +323,7 @@ def test_a_column_may_be_known_by_larger_runs_than_the_others():
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     pruner = Pruner((pc.field("a") == 1) & (pc.field("b") == 2), schema)
     # One run of 4 rows, 3 of them null, which contains two runs of 2 rows.
-    one = b"\1" + bytes(7)
-    large = bounds.zones(pa.int64(), [4], Statistics((3,), (0,), (one,), (one,)))
+    large = known_of(pa.array([None, 1, None, None]), [(0, 4)])
     small = known_of(pa.array([2, 2, 3, 3]), [(0, 2), (2, 4)])
     match = pruner.evaluate(2, {0: large.take(np.array([0, 0])), 1: small})
     assert (match.may.tolist(), match.must.tolist()) == ([True, False], [False, False])
