@@ -39,7 +39,7 @@ class Order(enum.Enum):
 
     NUMBER = "integers, times and decimals of at most 64 bits: the number"
     FLOAT = "doubles: their ordered bits, or the integers of an encoding"
-    WIDE = "decimals above 64 bits: the upper 64, or the integers of an encoding"
+    WIDE = "decimals above 64 bits: the number if bounds are values, otherwise its upper 64 bits"
     TEXT = "bytes: the 8 behind the prefix of the part"
 
 
@@ -131,8 +131,6 @@ def summary(leaf: Leaf, number: int, orders: Sequence[Order]) -> tuple[Array, Re
             bounds = int(low.min()), int(high.max())
         if order is Order.TEXT and bounds[0] <= bounds[1]:
             bounds, prefix, exact[column] = _text(records, column, bool(exact[column]))
-        elif order is Order.WIDE:
-            exact[column] = False
         pages["min"][column], pages["max"][column] = bounds
         parts["prefix"][column] = len(prefix)
         prefixes.append(prefix)
@@ -148,15 +146,18 @@ def _comparable(records: Records, orders: Sequence[Order]) -> Array:
         return pages
     pages = pages.copy()
     whole, powers = scales(records)
+    exact = records.parts["flags"] & EXACT_BOUNDS != 0
+    every = np.repeat(exact.reshape(records.columns, -1).all(1), max(records.entries, 1))
     of = np.repeat(np.arange(len(records.parts)), records.parts["pages"])
     order = np.array([one.name for one in orders])[of // max(records.entries, 1)]
     for name in ("min", "max"):
         words = records.pages[name]
-        known = whole[of] & (words != LEAST) & (words != GREATEST)
-        chosen = known & (order == Order.FLOAT.name)
+        known = (words != LEAST) & (words != GREATEST)
+        chosen = known & whole[of] & (order == Order.FLOAT.name)
         doubles = values_of_floats(words[chosen], whole[of[chosen]], powers[of[chosen]])
         pages[name][chosen] = words_of_floats(doubles)
-        chosen = known & (order == Order.WIDE.name)
+        # Numbers, unless a part of the column has none.
+        chosen = known & exact[of] & ~every[of] & (order == Order.WIDE.name)
         pages[name][chosen] = words[chosen] >> 63
     return pages
 

@@ -39,7 +39,7 @@ TARGETS = [
     pa.binary(),
 ]
 # Texts that differ behind the length of a bound, and beside the last characters.
-STEMS = ["", "", "a" * 32, "ä" * 16, "a" * 29 + "\U0010ffff", "\U0010ffff" * 8]
+STEMS = ["", "", "a" * 8, "ä" * 4, "a" * 5 + "\U0010ffff", "\U0010ffff" * 2, "a" * 300]
 LETTERS = "ab\0\x7f\x80é߿ࠀ中\ud7ff\ue000\uffff😀\U0010ffff"
 
 

@@ -248,10 +248,9 @@ class _Part:
         if form.order is None:
             return
         values, ordered = values_of(items, form), self.valued
-        if form.form is Form.WIDE:
-            words = upper_words(values, form)
-        else:
-            words, self.flags = words_of(values, form), EXACT_BOUNDS
+        low = _as_one_word(values, form) if form.form is Form.WIDE else words_of(values, form)
+        words = upper_words(values, form) if low is None else low
+        self.flags = 0 if low is None else EXACT_BOUNDS
         if form.form is Form.FLOAT and (is_nan := np.isnan(values)).any():
             self.nans = is_nan[codes] if ordered is None else is_nan[codes] & ordered
             ordered = ~self.nans if ordered is None else ordered & ~self.nans
@@ -301,15 +300,19 @@ class _Part:
 
     def _encode_wide(self, values: Array, form: Physical) -> None:
         low = _as_one_word(values, form)
-        if low is None or self.options.plain:
+        if low is None:
             bounds.of_words(self.pages, upper_words(values, form), self.page, self.valid)
             self._encode_few(values, form, form.width) or self._encode_plain(values, form)
             return
         extremes = numbers.extremes(low, self.valid, self.page)
         bounds.put(self.pages, *extremes)
+        self.flags = EXACT_BOUNDS
+        if self.options.plain:
+            self._encode_plain(values, form)
+            return
         found = numbers.encode(low, extremes, self.valid, self.page, form.width)
         assert found is not None, "a word takes fewer bytes"
-        self.streams, self.flags = [found], EXACT_BOUNDS
+        self.streams = [found]
 
     def _encode_floats(self, values: Array, form: Physical) -> None:
         valid = self.valid

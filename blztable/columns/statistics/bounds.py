@@ -186,8 +186,8 @@ def _floats(
 def _wide(
     type_: pa.DataType, records: Records, part: Array, low: Array, high: Array, known: Array
 ) -> tuple[pa.Array, pa.Array]:
-    """Return words as decimals: numbers of an encoding, otherwise their upper 64 bits."""
-    whole = scales(records)[0][part]
+    """Return words as decimals: numbers if bounds are values, otherwise their upper 64 bits."""
+    whole = records.parts["flags"][part] & EXACT_BOUNDS != 0
     limbs, greatest = type_.bit_width // 64, 10**type_.precision - 1
     bounds = []
     for words, filling, limit in ((low, 0, -greatest), (high, -1, greatest)):

@@ -85,11 +85,16 @@ def _beyond(
     part, stated = records.parts[0], records.pages
     (whole,), (power,) = scales(records)
     values = values_of(array, form)
-    if form.form is Form.WIDE:
-        # An encoding of numbers gives none above 64 bits.
-        words = values.view(WORD)[:, 0] if whole else upper_words(values, form)
-    else:
+    is_exact = bool(part["flags"] & EXACT_BOUNDS)
+    if form.form is not Form.WIDE:
         words = words_of(values, form)
+    elif not is_exact:
+        words = upper_words(values, form)
+    else:
+        words, last = values.view(WORD)[:, 0], values.view(WORD)[:, 1:]
+        if (last != (words >> 63)[:, None])[ordered].any():
+            every = np.ones(len(stated), bool)
+            return every, every
     own = empty(len(array), int(part["page"]))
     of_words(own, words, int(part["page"]), ordered)
     pairs = [(own["min"], stated["min"]), (own["max"], stated["max"])]
@@ -98,7 +103,7 @@ def _beyond(
         many = np.full(len(stated), whole), np.full(len(stated), power)
         pairs = [(floats_of_words(one), values_of_floats(word, *many)) for one, word in pairs]
     (least, low), (greatest, high) = pairs
-    if part["flags"] & EXACT_BOUNDS and (whole or form.form is not Form.WIDE):
+    if is_exact:
         return least != low, greatest != high
     is_number = form.form is not Form.FLOAT
     # The extreme words of an encoding say that a bound of floats is not known.
