@@ -255,5 +255,6 @@ def file_entries(data: bytes) -> Iterator[Entry]:
         yield offset + 16, data[offset + 16 : stop], "payload", how
         yield stop, data[stop : stop + 4], "digest", "crc32 of the chunk"
 
+
 if __name__ == "__main__":
     main()

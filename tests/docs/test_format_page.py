@@ -239,7 +239,9 @@ def test_every_limit_of_the_format_stands_on_the_page():
     declared = {
         (path.stem, name)
         for path in Path(layout.__file__).parent.glob("*.py")
-        for name in re.findall(r"^((?:MAX|MIN)_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(
+            r"^((?:MAX|MIN)_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
     constants = [words(row["constant"])[0] for row in table("Limits")]
     assert declared <= {tuple(name.split(".")[1:]) for name in constants if "format." in name} | {
@@ -322,11 +324,17 @@ def test_nodes_of_nested_types_are_those_of_the_page():
         array = pa.array([], node.flat)
         many = row["children"].startswith("one for each") or "and" in row["children"]
         assert len(node.children) == (2 if many else 1)
-        whole = encode(pa.nulls(1, array.type) if not pa.types.is_integer(array.type) else
-                       pa.array([1], array.type), 3)
+        whole = encode(
+            pa.nulls(1, array.type)
+            if not pa.types.is_integer(array.type)
+            else pa.array([1], array.type),
+            3,
+        )
         names = {stream.name for stream in whole.streams} - {records.VALID}
         wanted = {"`lengths`": records.LENGTHS, "`values`": records.VALUES}
-        assert names == {number for text, number in wanted.items() if text in row["streams of the node"]}
+        assert names == {
+            number for text, number in wanted.items() if text in row["streams of the node"]
+        }
 
 
 # Bounds and deleted rows
@@ -426,5 +434,3 @@ def test_the_reader_of_the_page_reads_the_tables_of_the_dumps(tmp_path):
         blz.to_blz(data, path)
         found = reader.read(path)
         assert [column.rows for column in found.columns] == [bits(one) for one in data.columns]
-
-

@@ -42,14 +42,20 @@ LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 MANIFEST, SECTION = struct.Struct("<8sII"), struct.Struct("<QII")
 LEAF, INDEX = struct.Struct("<8sIIII"), struct.Struct("<Q6I")
 CHUNK_HEADER = struct.Struct("<BBBBIII")
-GROUP = np.dtype([(name, "<u8") for name in ("rows", "stored", "changed", "file")]
-                 + [(name, "<u4") for name in ("size", "crc", "groups", "deleted")])
-PART = np.dtype([(name, "<u8") for name in ("file", "offset", "rows", "nbytes", "cbytes")]
-                + [(name, "u1") for name in ("streams", "page", "flags", "prefix")]
-                + [("pages", "<u4")])
-STREAM = np.dtype([("nbytes", "<u8"), ("chunk", "<u4"), ("words", "<u4")]
-                  + [(n, "u1") for n in ("name", "kind", "flags", "power", "width", "typesize")]
-                  + [("exceptions", "<u2")])
+GROUP = np.dtype(
+    [(name, "<u8") for name in ("rows", "stored", "changed", "file")]
+    + [(name, "<u4") for name in ("size", "crc", "groups", "deleted")]
+)
+PART = np.dtype(
+    [(name, "<u8") for name in ("file", "offset", "rows", "nbytes", "cbytes")]
+    + [(name, "u1") for name in ("streams", "page", "flags", "prefix")]
+    + [("pages", "<u4")]
+)
+STREAM = np.dtype(
+    [("nbytes", "<u8"), ("chunk", "<u4"), ("words", "<u4")]
+    + [(n, "u1") for n in ("name", "kind", "flags", "power", "width", "typesize")]
+    + [("exceptions", "<u2")]
+)
 CHUNK = np.dtype([("size", "<u4"), ("crc", "<u4")])
 PAGE = np.dtype([("min", "<i8"), ("max", "<i8"), ("nulls", "<u4"), ("nans", "<u4")])
 
@@ -413,8 +419,10 @@ def width_of(type_: pa.DataType) -> int:
         if type_ in types:
             return width
     kinds = pa.types
-    if any(is_kind(type_) for is_kind in (kinds.is_time, kinds.is_timestamp, kinds.is_duration,
-                                          kinds.is_decimal)):
+    if any(
+        is_kind(type_)
+        for is_kind in (kinds.is_time, kinds.is_timestamp, kinds.is_duration, kinds.is_decimal)
+    ):
         return int(type_.bit_width) // 8
     if kinds.is_fixed_size_binary(type_):
         need(type_.byte_width <= MAX_WIDTH, "a width that can be stored")
@@ -436,8 +444,15 @@ def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.DataType]]:
         return pa.int8(), [storage(type_.field(number).type) for number in range(type_.num_fields)]
     if kinds.is_fixed_size_list(type_):
         return STRUCT, [storage(type_.value_type)]
-    if any(is_kind(type_) for is_kind in (kinds.is_list, kinds.is_large_list, kinds.is_list_view,
-                                          kinds.is_large_list_view)):
+    if any(
+        is_kind(type_)
+        for is_kind in (
+            kinds.is_list,
+            kinds.is_large_list,
+            kinds.is_list_view,
+            kinds.is_large_list_view,
+        )
+    ):
         return LIST, [storage(type_.value_type)]
     if kinds.is_map(type_):
         return LIST, [storage(type_.key_type), storage(type_.item_type)]
@@ -613,8 +628,11 @@ def items_of_file(part: Part, stream: Stream, data: bytes, at: int) -> int:
     need(begin >= 64 + 8 * chunks and len(stream.words) == 1, "offsets of all items")
     offsets = np.frombuffer(data, "<i8", chunks, begin - 8 * chunks)[before : before + rows]
     need(zlib.crc32((offsets - begin).tobytes()) == stream.words[0] & MANY, "places of the items")
-    end = begin + int(part.record["cbytes"]) - sum(int(one["size"].sum()) + 4 * len(one)
-                                                   for one in behind)
+    end = (
+        begin
+        + int(part.record["cbytes"])
+        - sum(int(one["size"].sum()) + 4 * len(one) for one in behind)
+    )
     places = [*offsets.tolist(), end]
     need(places[0] == at, "items from the first on")
     for start, stop in pairwise(places):
@@ -920,7 +938,11 @@ class Directory:
         return place.read_bytes()
 
 
-FRONT, FOOT, SEAL = struct.Struct("<4sBBBBiiqII"), struct.Struct("<8sQQQII8s"), struct.Struct("<8sQII")
+FRONT, FOOT, SEAL = (
+    struct.Struct("<4sBBBBiiqII"),
+    struct.Struct("<8sQQQII8s"),
+    struct.Struct("<8sQII"),
+)
 RECORD = struct.Struct("<4sBBHQQII")
 
 
@@ -1018,8 +1040,13 @@ def parsed(data: bytes) -> Any:
     need(data.count(b"[") + data.count(b"{") <= MAX_BRACKETS, "fewer brackets")
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=partial(_unique, [0]), parse_int=_integer,
-                           parse_float=_finite, parse_constant=refuse)
+        value = json.loads(
+            text,
+            object_pairs_hook=partial(_unique, [0]),
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=refuse,
+        )
         # Only a lone surrogate cannot be encoded again.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):

@@ -1,23 +1,13 @@
 """Arrays of earlier versions of blztable are read bit for bit; `make/arrays.py` wrote them."""
 
-import numpy as np
 import pytest
 
 import blztable as blz
-from golden.make.arrays import FILES, FLOATS, ITEMS, OTHERS, VALUES
+from golden.make.arrays import EXPECTED, FILES, OTHERS, VALUES
 from golden.sets import unpacked
 from support.bloscpack_reference import import_bloscpack
 
 ROOT = unpacked("arrays")
-EXPECTED = {name: values for name, (values, _) in FILES.items()} | {
-    "str.blp": np.array(ITEMS, object),
-    "bytes.blp": np.array([item.encode() for item in ITEMS], object),
-    "full.blp": np.vstack([VALUES, VALUES]),
-    "changed.blp": np.vstack([VALUES[:3], VALUES[:9], VALUES[12:18]]),
-    "stream.blp": VALUES,
-    # One digit of eighths: sixteenths hold them exactly.
-    "truncated.blp": FLOATS,
-}
 
 
 def test_every_file_is_there_and_no_other():

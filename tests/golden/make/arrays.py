@@ -87,6 +87,16 @@ OTHERS = {
     "stream.blp": lambda: appended(VALUES, Pipe(), chunk_shape=(5, 3)),
     "unfinished.blp": unfinished,
 }
+# What each finished file has.
+EXPECTED = {name: values for name, (values, _) in FILES.items()} | {
+    "str.blp": np.array(ITEMS, object),
+    "bytes.blp": np.array([item.encode() for item in ITEMS], object),
+    "full.blp": np.vstack([VALUES, VALUES]),
+    "changed.blp": np.vstack([VALUES[:3], VALUES[:9], VALUES[12:18]]),
+    "stream.blp": VALUES,
+    # One digit of eighths: sixteenths hold them exactly.
+    "truncated.blp": FLOATS,
+}
 
 
 def main(directory: Path) -> None:
