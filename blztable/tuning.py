@@ -98,6 +98,11 @@ class Tuning:
     rows_per_deleted: int = 16
     deleted_rows: int = 1 << 14
 
+    # A level of leaves is sealed when its tail has so many entries, or so many bytes and a few.
+    leaf_entries: int = 32
+    leaf_bytes: int = 256 << 10
+    leaf_few: int = 4
+
     # Versions that a table keeps, and for how many seconds, if its properties do not say it.
     keep_versions: int = 10
     keep_seconds: int = 3600

@@ -32,13 +32,17 @@ from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_memory, check_rows
 from blztable.engine.run.pool import Progress
 from blztable.engine.version import schema as schemas
+from blztable.engine.version.facts import Facts, Leaves, Run
+from blztable.engine.version.node_parts import NodeParts
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.schema import paths_of
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, FormatError, LimitError, SchemaError
+from blztable.format.manifest import Head
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts, PartMetaArrays
-from blztable.format.manifest import ColumnIndex, Head
+from blztable.format.leaf import GROUP
+from blztable.format.records import PART, WORD, Records
+from blztable.format.version_file import Tail
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
 from blztable.storage.store import Store
 from blztable.table.snapshot import Snapshot
@@ -49,19 +53,17 @@ COLUMN_ATTRS = b"attrs"
 
 @dataclass(frozen=True, slots=True)
 class OldVersion(Version):
-    """The only version of a table of another program; its number is 0, and it has no lines.
+    """The only version of a table of another program; its number is 0, and it has no leaves.
 
     All rows are one row group, whose pages are the chunks of each column, without statistics.
     """
 
     files: OldFiles = field(kw_only=True)
 
-    def parts(self, line: int) -> ColumnParts:
-        """Return what a line would say; raise the error of a column that cannot be read."""
-        rows, values = self.row_groups, self.values(self.field_of(line))
-        pages, none = (values.chunk_rows,) * len(rows), (0,) * len(rows)
-        meta = PartMetaArrays(rows, pages, none, none, none, none)
-        return ColumnParts(self.paths[line], (1,) * len(rows), meta, {}, {})
+    def parts(self, line: int) -> "OldParts":
+        """Return what is known of a node; raise the error of a column that cannot be read."""
+        values = self.values(self.field_of(line))
+        return OldParts(self.paths[line], self.records([line]), values.chunk_rows)
 
     def values(self, index: int) -> StoredArray:
         """Return the stored array of a column; raise the error that it has instead."""
@@ -74,6 +76,23 @@ class OldVersion(Version):
                 f"columns={others!r:.1000}"
             )
         return values
+
+
+class OldParts(NodeParts):
+    """The one part of a node, or none of a table without rows."""
+
+    def __init__(self, path: Path, records: Records, chunk_rows: int) -> None:
+        super().__init__(path, records, records.parts["file"])
+        self._chunk_rows = chunk_rows
+
+    @property
+    def page_rows(self) -> list[int]:
+        """The rows of a chunk, which may be any number."""
+        return [self._chunk_rows] * len(self.rows)
+
+    def has_bytes(self, group: int) -> bool:
+        """Return True: all values are in files."""
+        return True
 
 
 def old_version(store: Store) -> OldVersion:
@@ -100,15 +119,17 @@ def old_version(store: Store) -> OldVersion:
         values = None if isinstance(column.values, BlzError) else column.values
         nbytes += _shares(values.shape[0] * row_bytes(values) if values else 0, len(nodes))
         cbytes += _shares(values.cbytes if values else 0, len(nodes))
-    index = ColumnIndex(tuple(paths), (1,) * len(paths), tuple(nbytes), tuple(cbytes))
-    head = Head(
-        row_groups=(files.rows,) if files.rows else (),
-        schema=schemas.encode(schema),
-        fields=schemas.readable(schema),
-        attributes=attributes,
-        columns=index,
-    )
-    return OldVersion(files.store, head, schemas.decode(head.schema), files=files)
+    head = Head(rows=files.rows, paths=tuple(paths), attributes=attributes)
+    parts = np.zeros(len(paths) if files.rows else 0, PART)
+    if len(parts):
+        parts["rows"], parts["nbytes"], parts["cbytes"] = files.rows, nbytes, cbytes
+    groups = np.zeros(1 if files.rows else 0, GROUP)
+    groups["rows"] = groups["stored"] = files.rows
+    groups["groups"] = 1
+    tail = Tail(groups, np.zeros(0, WORD), Records(len(paths), len(groups), parts))
+    facts = Facts(Leaves(store), [Run.of_tail(tail)], len(paths))
+    schema = schemas.decode(schemas.encode(schema))
+    return OldVersion(files.store, head, schema, facts, files=files)
 
 
 def _shares(nbytes: int, nodes: int) -> list[int]:
@@ -302,7 +323,7 @@ class OldSnapshot(Snapshot):
         column_of = (scan or self).projection.column_of
         filtered = {column_of(index) for index in scan.columns} if scan else set[int]()
         returned = {column_of(index) for index in positions}
-        plans, groups = [], len(self.version.row_groups)
+        plans, groups = [], self.version.group_count
         for index in dict.fromkeys([*filtered, *returned]):
             chunks = -(-self.rows // self.version.values(index).chunk_rows)
             cbytes = sum(self.version.cbytes(one) for one in self.version.nodes(index))

@@ -12,6 +12,7 @@ MANIFESTS = "meta/manifest"
 LOCK = "meta/lock"
 FLIGHT = "meta/flight"
 DRAFTS = "meta/draft"
+LEAVES = "meta/leaf"
 SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
@@ -20,7 +21,7 @@ ATTRIBUTES = "meta/attributes"
 PREPARED = ((DATA, MANIFESTS), (LOCK, FLIGHT))
 # A first commit that failed removes them in this order. `data` goes first: another creation relies
 # on it as soon as it holds a lock below `MANIFESTS`.
-WITHDRAWN = (DATA, LOCK, FLIGHT, MANIFESTS, META)
+WITHDRAWN = (DATA, LOCK, FLIGHT, LEAVES, MANIFESTS, META)
 
 MAX_VERSION = 1 << 62
 # The largest column id and the largest part number: 18 digits.
@@ -44,6 +45,18 @@ def manifest(version: int) -> str:
 def draft(number: int) -> str:
     """Return the key of the draft of one row group of a table in one file, from 1."""
     return f"{DRAFTS}/{number:020d}"
+
+
+def leaf(number: int) -> str:
+    """Return the key of a leaf."""
+    assert 0 < number <= MAX_ID, number
+    return f"{LEAVES}/{number:020d}"
+
+
+def leaf_number(name: str) -> int | None:
+    """Return the number of a name under `LEAVES`; None for another file."""
+    number = int(name) if _VERSION.fullmatch(name) else 0
+    return number if 0 < number <= MAX_ID else None
 
 
 def manifest_version(name: str) -> int | None:

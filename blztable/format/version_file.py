@@ -6,7 +6,7 @@ what the head says, and of where the file lies.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from blztable.errors import CorruptError, FormatError
 from blztable.format import jsontext
-from blztable.format.bounds import Order, summary
 from blztable.format.checksums import Buffer, crc32
 from blztable.format.jsontext import Json
 from blztable.format.leaf import GROUP, MAX_LEVEL, Leaf, encode
@@ -29,10 +28,6 @@ assert HEADER.size == SECTION.itemsize == 16
 assert SEALED.size == 8
 
 HEAD, SCHEMA, TAILS = 0, 1, 2
-# A tail is sealed when it has so many entries, or so many bytes and a few entries.
-MOST_ENTRIES = 32
-MOST_BYTES = 256 << 10
-FEW_ENTRIES = 4
 # The first bytes of a version of the drafts before format 1: a line of JSON.
 DRAFT = b'{"format":"blztable"'
 
@@ -68,74 +63,14 @@ class Tail:
             join([self.records, other.records]),
         )
 
-    def split(self, count: int) -> tuple[Self, Self]:
-        """Return the first entries, so many, and the others."""
-        entry = [of % max(len(self), 1) for of in self.records.owners()]
-        first = int(self.groups["deleted"][:count].sum())
-        halves = []
-        for chosen, deleted, groups in (
-            ([of < count for of in entry], self.deleted[:first], self.groups[:count]),
-            ([of >= count for of in entry], self.deleted[first:], self.groups[count:]),
-        ):
-            arrays = [array[mask] for array, mask in zip(self.records.arrays, chosen, strict=True)]
-            records = Records(self.records.columns, len(groups), *arrays)
-            halves.append(type(self)(groups, deleted, records))
-        return halves[0], halves[1]
-
     def encode(self, level: int) -> bytes:
         """Return the bytes of a leaf with these entries."""
         return encode(level, self.groups, self.deleted, self.records)
 
 
-@dataclass(frozen=True)
-class Sealed:
-    """Leaves that a commit must write before its version, by their numbers."""
-
-    tails: tuple[Tail, ...]
-    leaves: dict[int, bytes]
-    next_number: int
-
-
-def appended(
-    tails: Sequence[Tail], rows: Tail, orders: Sequence[Order], next_number: int
-) -> Sealed:
-    """Return the tails with more row groups, and the leaves that became full."""
-    columns = len(orders)
-    levels = [*tails] or [Tail.empty(columns)]
-    levels[0] = levels[0].extended(rows)
-    leaves: dict[int, bytes] = {}
-    for level in range(MAX_LEVEL):
-        if level == len(levels):
-            break
-        tail = levels[level]
-        while count := _full(tail, level):
-            whole, tail = tail.split(count)
-            data = whole.encode(level)
-            leaves[next_number] = data
-            if level + 1 == len(levels):
-                levels.append(Tail.empty(columns))
-            groups, records = summary(Leaf(data), next_number, orders)
-            entry = Tail(groups, np.zeros(0, WORD), records)
-            levels[level + 1] = levels[level + 1].extended(entry)
-            next_number += 1
-        levels[level] = tail
-    return Sealed(tuple(levels), leaves, next_number)
-
-
-def _full(tail: Tail, level: int) -> int:
-    """Return how many entries of a tail are to be sealed now: 0 for none."""
-    if level == MAX_LEVEL - 1:
-        return 0
-    if len(tail) >= MOST_ENTRIES:
-        return MOST_ENTRIES
-    nbytes = sum(array.nbytes for array in tail.records.arrays)
-    return len(tail) if len(tail) >= FEW_ENTRIES and nbytes > MOST_BYTES else 0
-
-
-def encode_version(head: dict[str, Json], schema: bytes, tails: Sequence[Tail]) -> bytes:
-    """Return the file of a version."""
-    parts = [jsontext.dumps(head), schema]
-    parts += [tail.encode(level) for level, tail in enumerate(tails)]
+def encode_version(head: Mapping[str, Json], schema: Buffer, tails: Sequence[Buffer]) -> bytes:
+    """Return the file of a version, whose tails are leaves of the levels from 0 on."""
+    parts = [jsontext.dumps(head), schema, *tails]
     table = np.zeros(len(parts), SECTION)
     table["size"] = [len(part) for part in parts]
     table["crc"][:TAILS] = [crc32(part) for part in parts[:TAILS]]
@@ -143,7 +78,7 @@ def encode_version(head: dict[str, Json], schema: bytes, tails: Sequence[Tail]) 
     start = HEADER.size + table.nbytes + SEALED.size
     table["offset"] = start + np.cumsum(padded) - padded
     front = HEADER.pack(MAGIC, FORMAT, len(parts)) + table.tobytes()
-    body = [part + bytes(-len(part) % 8) for part in parts]
+    body = [piece for part in parts for piece in (part, bytes(-len(part) % 8))]
     return b"".join([front, SEALED.pack(crc32(front), 0), *body])
 
 

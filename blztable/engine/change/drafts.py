@@ -22,7 +22,7 @@ from blztable.engine.version.versions import Version, can_hold_table, newest_num
 from blztable.engine.write.bundles import Bundle
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.format.leaf import GROUP
 from blztable.format.manifest import Head
 from blztable.format.records import WORD, join, stack
@@ -80,7 +80,7 @@ class Drafts:
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
             operation="draft",
         )
-        data = manifest.encode(head, self._schema, [tail])
+        data = versions.encode(head, self._schema, [tail])
         self._store.put_new(layout.draft(number), [data])
         self._written = number
 

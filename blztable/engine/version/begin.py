@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 
 from blztable import tuning
-from blztable.engine.version import in_flight, mirrors, versions
+from blztable.engine.version import in_flight, versions
+from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.new_files import NewFiles, remove_column
 from blztable.engine.version.versions import Version
 from blztable.errors import (
@@ -35,7 +36,14 @@ _LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
 # Names that a table has at each level.
 _ROOT_NAMES = {layout.DATA, layout.META}
 _DOCUMENTS = (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)
-_META_KEYS = (layout.MANIFESTS, layout.LOCK, layout.FLIGHT, layout.DRAFTS, *_DOCUMENTS)
+_META_KEYS = (
+    layout.MANIFESTS,
+    layout.LOCK,
+    layout.FLIGHT,
+    layout.DRAFTS,
+    layout.LEAVES,
+    *_DOCUMENTS,
+)
 _META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
 
@@ -156,8 +164,15 @@ def begin(plan: CommitPlan) -> OpenCommit:
                     newest = versions.load_unless(newest, store, number)
                     plan.check_id(newest)
         undo.pop_all()
-        files = NewFiles(store, base.head.next_column if base else 0)
+        files = NewFiles(store, *_next_numbers(store, base, is_first=is_first))
         return OpenCommit(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
+
+
+def _next_numbers(store: Store, base: Version | None, *, is_first: bool) -> tuple[int, int]:
+    """Return the lowest numbers that a new column and a new file may get."""
+    # A replacement may find a damaged version; what it used is unknown, and met when it is taken.
+    known = base or (None if is_first else versions.latest(store))
+    return (known.head.next_column, known.head.next_file) if known else (0, 1)
 
 
 def _pin(plan: CommitPlan, locks: ExitStack) -> Version | None:
@@ -242,13 +257,14 @@ def _clear(store: Store) -> None:
 
 def _is_uncommitted(store: Store) -> bool:
     """True if no manifest and no mirror shows that a version was ever committed."""
-    return versions.newest_number(store) is None and not mirrors.mirrored_number(store)
+    return versions.newest_number(store) is None and not mirrored_number(store)
 
 
 def _empty(store: Store) -> None:
     store.sweep(layout.MANIFESTS)
     store.sweep(layout.META)
-    store.delete(f"{layout.DRAFTS}/{name}" for name in store.list_names(layout.DRAFTS))
+    for prefix in (layout.DRAFTS, layout.LEAVES):
+        store.delete(f"{prefix}/{name}" for name in store.list_names(prefix))
     for name in store.list_names(layout.DATA):
         prefix = f"{layout.DATA}/{name}"
         if layout.column_id(name) is not None or prefix == layout.BUNDLES:
@@ -300,6 +316,9 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
     for name in names(layout.MANIFESTS):
         if layout.manifest_version(name) is None:
             yield layout.MANIFESTS, name
+    for name in names(layout.LEAVES):
+        if layout.leaf_number(name) is None:
+            yield layout.LEAVES, name
     directories = [layout.DATA]
     for prefix in directories:
         for name in names(prefix):

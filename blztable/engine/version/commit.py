@@ -8,8 +8,8 @@ Every step runs in the thread of the caller. Only step 2 uses other threads, to 
 2. The caller writes new files under numbers that were never used. `publish` flushes them.
 3. Take the writers' lock and read the newest version. The caller rebases its changes on that
    version, or raises ConflictError.
-4. Publish the manifest under the next number; this fails if another commit took the number. It is
-   the commit point.
+4. Write the leaves that became full or that a change touched. Publish the manifest under the next
+   number; this fails if another commit took the number. It is the commit point.
 5. Flush the name of the manifest.
 6. Refresh the mirrors and retire old versions; a failure here is a warning. Remove the new files
    that the published version does not name.
@@ -29,7 +29,7 @@ is forgotten. Step 2 stops between two of its tasks.
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -40,8 +40,10 @@ from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenCommit, begin
+from blztable.engine.version.history import DID
+from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.new_files import NewFiles
-from blztable.engine.version.staged import StagedVersion, settled
+from blztable.engine.version.staged import CHANGED, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import (
     BlzError,
@@ -51,8 +53,9 @@ from blztable.errors import (
     LimitError,
     TableNotFoundError,
 )
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.format.manifest import Head
+from blztable.format.version_file import encode_version
 from blztable.interrupts import DeferInterrupt
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
@@ -101,9 +104,11 @@ class Commit:
         self._opened: OpenCommit | None = None
         # The head of the last manifest that was handed to the store.
         self._tried: Head | None = None
+        self._began = monotonic()
         self._warnings: list[str] = []
 
     def __enter__(self) -> Self:
+        self._began = monotonic()
         try:
             with DeferInterrupt(), self._repeat_made_durable():
                 self._opened = begin(self.plan)
@@ -181,7 +186,7 @@ class Commit:
                 in_flight.writers_lock(store, durable=self.plan.is_durable),
             ):
                 locked = monotonic()
-                version, staged, lines = self._publish(operation, rebase)
+                version, staged, nbytes = self._publish(operation, rebase)
                 # Whatever fails from here on, the published version does not name these files.
                 columns = {path[0] for path in version.paths}
                 afterwards.callback(opened.files.discard_unnamed, staged.files(), columns)
@@ -191,62 +196,66 @@ class Commit:
                     except BlzError as error:
                         raise _unknown(store, version.head.version, error) from error
                 pinned = _pin(version)
-                self._after_commit(version, staged, lines)
+                self._after_commit(version, staged)
             head = version.head
-            groups = len(head.row_groups)
             _log.info(
                 "%s: version %d: %s; %d rows, %d row groups",
                 store.name,
                 head.version,
                 operation,
                 head.rows,
-                groups,
+                version.group_count,
                 extra={"committed": head.version},
             )
             _log.debug(
-                "%s: version %d: %d bytes in columns, %d in lines; "
+                "%s: version %d: %d bytes in columns, %d in the manifest; "
                 "waited %.4f s for the lock, held it %.4f s",
                 store.name,
                 head.version,
-                sum(head.columns.cbytes),
-                sum(map(len, lines)),
+                int(version.facts.totals[1].sum()),
+                nbytes,
                 locked - started,
                 monotonic() - locked,
             )
         return version, pinned
 
-    def _publish(
-        self, operation: str, rebase: Rebase
-    ) -> tuple[Version, StagedVersion, list[bytes]]:
-        """Carry out steps 3 and 4, again whenever another writer takes the number first."""
+    def _publish(self, operation: str, rebase: Rebase) -> tuple[Version, StagedVersion, int]:
+        """Carry out steps 3 and 4, again whenever another writer takes the number first.
+
+        Return also the bytes of the manifest.
+        """
         plan, opened = self.plan, self._after_begin()
         files = opened.files
         while True:
             newest = _find_newest(plan, opened.newest)
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)
-            head = _next_head(plan, newest, staged.head, operation)
+            head = _next_head(plan, newest, staged, operation, self._began)
+            # The number of a leaf is above those of all files that it names.
+            files.numbers.skip_to(max(staged.head.next_file, _next_file(newest)))
+            tails = staged.packed(head.version, files.put_leaf)
+            head = replace(head, next_file=files.numbers.following)
             if head.durable:
                 # The rebase may have brought back files that a later change had replaced.
                 files.flush(staged.files(), self.base)
                 if newest.number is not None:
                     new_files.flush_base(plan.store, newest.version, staged.base)
                 new_files.flush_tagged(plan.store, newest.version, head.tags)
-            lines = staged.lines()
-            data = manifest.encode(head, lines)
-            # Decoded as a reader would, so the version is known without reading it back.
-            version = staged.published(manifest.decode_head(data[: manifest.head_length(data)]))
+            leaves = [tail.encoded() for tail in tails]
+            data = encode_version(head.to_json(), staged.schema_bytes, leaves)
+            version = staged.published(head, tails)
             self._tried = head
             try:
                 plan.store.publish(version.key, data, durable=head.durable)
             except KeyTaken:
                 if not _is_ours(plan.store, head):
+                    files.discard_leaves()
                     continue
             except BlzError as error:
                 if _may_be_published(plan.store, head):
                     raise _unknown(plan.store, head.version, error) from error
                 raise
-            return version, staged, lines
+            return version, staged, len(data)
 
     def _rebased(self, operation: str, rebase: Rebase, newest: Newest) -> StagedVersion:
         """Return the staged version on the newest one, and tell of other writers."""
@@ -264,14 +273,10 @@ class Commit:
             _log.info("%s: version %s conflicts with this %s", name, newest.number, operation)
             raise
 
-    def _after_commit(
-        self, version: Version, staged: StagedVersion, lines: Sequence[bytes]
-    ) -> None:
+    def _after_commit(self, version: Version, staged: StagedVersion) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
         store, head, base = version.store, version.head, staged.base
-        steps: list[Callable[[], None]] = [
-            lambda: mirrors.refresh(store, head, version.schema, staged.defaults, lines)
-        ]
+        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(store, version, staged.defaults)]
         if retention.is_due(head, base.head if base else None):
             is_durable = version.head.durable
             steps.append(lambda: retention.retire(version, is_durable=is_durable, base=base))
@@ -323,12 +328,23 @@ def _find_newest(plan: CommitPlan, cached: Version | None) -> Newest:
             raise
         numbers = versions.numbers(store)
         # The number of a manifest that is missing is not used again.
-        return Newest(numbers, max([mirrors.mirrored_number(store), *numbers]), None)
+        return Newest(numbers, max([mirrored_number(store), *numbers]), None)
     return Newest(numbers, max(numbers, default=0), version)
 
 
-def _next_head(plan: CommitPlan, newest: Newest, staged: Head, operation: str) -> Head:
-    """Return the head to publish: the staged head with number, parent, time and identity."""
+def _next_file(newest: Newest) -> int:
+    """Return the number of the next file as the newest version knows it."""
+    return newest.version.head.next_file if newest.version else 1
+
+
+def _next_head(
+    plan: CommitPlan, newest: Newest, version: StagedVersion, operation: str, began: float
+) -> Head:
+    """Return the head to publish: the staged head with number, parent, time and identity.
+
+    The commit began at a time of the monotonic clock.
+    """
+    staged = version.head
     _check_tags(plan.store, newest, staged.tags)
     store, number = plan.store, newest.last_number + 1
     if number > layout.MAX_VERSION:
@@ -344,7 +360,15 @@ def _next_head(plan: CommitPlan, newest: Newest, staged: Head, operation: str) -
         staged,
         version=number,
         # The rows of a new table, and those of an old version, are all of this commit.
-        changed=() if plan.may_create or plan.is_replacement else settled(staged.changed, number),
+        changed=number
+        if plan.may_create or plan.is_replacement or staged.changed == CHANGED
+        else staged.changed,
+        did={
+            **dict.fromkeys(DID, 0),
+            **staged.did,
+            "seconds": round(monotonic() - began, 6),
+        },
+        requires=version.features,
         parent=newest.number or 0,
         commit=secrets.token_hex(16),
         writer=WRITER,

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from blztable.engine.version import mirrors, versions
+from blztable.engine.version import versions
 from blztable.engine.version.identity import identities
+from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
 from blztable.format.layout import Path
@@ -27,7 +28,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
     infos: list[VersionInfo] = []
     known: Mapping[str, int] = {}
-    mirrored = mirrors.mirrored_number(store)
+    mirrored = mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
         try:

@@ -6,60 +6,52 @@ so an older version never replaces a newer one. A store that only appends has no
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
 
 from blztable.columns.default import from_json
 from blztable.engine.version.schema import TRUNCATE_KEY, digits_of
-from blztable.errors import CorruptError, FormatError, LimitError, StorageError
+from blztable.engine.version.versions import Version
+from blztable.errors import CorruptError, LimitError
 from blztable.format import jsontext, layout
 from blztable.format.jsontext import Json
-from blztable.format.line import last_page_rows
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Store
 
-# More bytes than `meta/sizes` has.
-_SIZES_BYTES = 4 << 10
-_UNREADABLE = (CorruptError, FormatError, LimitError, StorageError, KeyNotFound)
 
-
-def refresh(
-    store: Store,
-    head: Head,
-    schema: pa.Schema,
-    defaults: Mapping[str, Json],
-    lines: Sequence[bytes],
-) -> None:
+def refresh(store: Store, version: Version, defaults: Mapping[str, Json]) -> None:
     """Write the sizes, storage and attributes of this version.
 
-    `defaults` are those of the properties, and `lines` those of the manifest. The documents are not
-    flushed: the next commit writes them again, and outdated ones do no harm.
+    `defaults` are those of the properties. The documents are not flushed: the next commit writes
+    them again, and outdated ones do no harm.
     """
     if store.appends_only:
         # Each commit would leave the documents of the one before behind.
         return
+    head, schema = version.head, version.schema
+    nbytes, cbytes = version.facts.totals
     sizes = {
         # `versions.checked_newest` reads it, to detect that the newest manifest was removed.
         "version": head.version,
         "shape": [head.rows],
-        "nbytes": sum(head.columns.nbytes),
-        "cbytes": sum(head.columns.cbytes),
+        "nbytes": int(nbytes.sum()),
+        "cbytes": int(cbytes.sum()),
     }
     properties = head.properties
     # Most tables have neither truncated columns nor defaults, and some have thousands of columns.
-    has_digits = TRUNCATE_KEY in head.schema and any(map(digits_of, schema))
+    has_digits = TRUNCATE_KEY in version.schema_bytes and any(map(digits_of, schema))
     # A round number: the document is replaced only when the table has outgrown it.
     rounded = 1 << (head.rows - 1).bit_length() if head.rows else 0
     storage = {
-        "dtype": list(zip(head.fields["name"], head.fields["type"], strict=True)),
+        "dtype": list(zip(schema.names, map(str, schema.types), strict=True)),
         "cparams": {
             "cname": properties.get("compression"),
             "clevel": properties.get("clevel"),
             "shuffle": properties.get("shuffle"),
         },
-        "chunklen": _page_rows(head, lines),
+        "chunklen": _page_rows(version),
         "superchunksize": properties.get("row_group_rows"),
         "expectedlen": properties.get("expectedlen", rounded),
         "dflt": _defaults(head, schema, defaults) if defaults else [None] * len(schema),
@@ -76,20 +68,17 @@ def refresh(
     _put(store, layout.ATTRIBUTES, _text(dict(head.attributes)))
 
 
-def _page_rows(head: Head, lines: Sequence[bytes]) -> int | None:
+def _page_rows(version: Version) -> int | None:
     """Return the rows of a page of the last row group; None if the columns differ."""
-    found = None
-    for path, line in zip(head.columns.paths, lines, strict=True):
-        if len(path) == 1:
-            rows = last_page_rows(line)
-            if found not in (None, rows):
-                return None
-            found = rows
-    return found
+    for run in version.facts.backwards():
+        pages = run.records().parts["page"].reshape(len(version.paths), len(run))[:, -1]
+        roots = pages[[line for line, path in enumerate(version.paths) if len(path) == 1]]
+        return 1 << int(roots[0]) if len(roots) and (roots == roots[0]).all() else None
+    return None
 
 
 def _defaults(head: Head, schema: pa.Schema, defaults: Mapping[str, Json]) -> list[Json]:
-    roots = [str(path[0]) for path in head.columns.paths if len(path) == 1]
+    roots = [str(path[0]) for path in head.paths if len(path) == 1]
     fields = zip(roots, schema, strict=True)
     return [_default(defaults.get(root), field.type) for root, field in fields]
 
@@ -112,35 +101,6 @@ def _default(found: Json, type_: pa.DataType) -> Json:
         return {"blz:value": ["float", repr(value)]}
     is_plain = isinstance(value, bool | int | float | str)
     return value if is_plain else {"blz:value": ["stored", found]}
-
-
-def mirrored_number(store: Store) -> int:
-    """Return the version number in `meta/sizes`; 0 if it cannot be read.
-
-    If the store has no such document, return the version of its newest publication if that is lost.
-    """
-    try:
-        if store.appends_only:
-            return _lost_number(store)
-        data = store.get(layout.SIZES, 0, _SIZES_BYTES)
-        sizes = jsontext.loads(data, layout.SIZES)
-    except _UNREADABLE:
-        return 0  # The table can be read without its mirror.
-    number = sizes.get("version") if isinstance(sizes, dict) else None
-    return number if type(number) is int and 0 < number <= layout.MAX_VERSION else 0
-
-
-def _lost_number(store: Store) -> int:
-    """Return the version of the newest publication if it is damaged; 0 if it is not."""
-    keys = store.lost_keys()
-    if keys is None:
-        return 0
-    start = layout.MANIFESTS + "/"
-    lost = [key.removeprefix(start) for key in keys if key.startswith(start)]
-    numbers = [layout.manifest_version(name) or 0 for name in lost]
-    there = map(layout.manifest_version, store.list_names(layout.MANIFESTS))
-    # Also if the head of its manifest is damaged, its number is not that of an earlier version.
-    return max([*numbers, 1 + max(filter(None, there), default=0)])
 
 
 def _text(document: object) -> bytes:

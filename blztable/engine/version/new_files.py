@@ -10,19 +10,21 @@ that the tags of a durable version name are durable as well.
 
 import logging
 import os
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from time import monotonic
 
 from blztable.engine.version import versions
+from blztable.engine.version.named_files import files_of_run, named
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.layout import Path
-from blztable.format.line import file_numbers
+from blztable.format.leaf import Leaf
 from blztable.interrupts import DeferInterrupt
-from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.store import KeyNotFound, KeyTaken, Store
 
 
 def newest(store: Store, base: Version | None, base_number: int | None) -> int:
@@ -44,12 +46,8 @@ def flush_whole(version: Version) -> None:
 
     Called before a durable version that names these files is published.
     """
-    store = version.store
-    columns = map(version.parts, range(len(version.paths)))
-    files = [file for parts in columns for file in parts.files]
-    bundles = [layout.part(layout.SHARED, k) for k in sorted(version.head.bundle_numbers)]
     try:
-        store.flush([*files, *bundles, version.key])
+        version.store.flush([*named(version), version.key])
     except KeyNotFound as error:
         raise CorruptError(f"a file of the table is missing: {error}") from None
 
@@ -94,46 +92,85 @@ def _flushed_tags(store: Store, newest: Version) -> set[int]:
     return set(head.tags.values())
 
 
-def durable_prefixes(base: Version | None, paths: Collection[Path]) -> set[str]:
+def durable_prefixes(base: Version | None) -> set[str]:
     """Return the prefixes whose names are durable, as far as a durable base shows it.
 
-    `paths` are those of the columns that get new files. A directory counts if the base has a file
-    there: without one, its name may come from a writer that was killed before its flush.
+    A directory counts if the base has a file there: without one, its name may come from a writer
+    that was killed before its flush. No leaf is read: the row groups of the tail say enough.
     """
     if base is None or not base.head.durable:
         return set()
     known = {layout.DATA}
-    if base.head.bundles:
-        known.add(layout.BUNDLES)
-    groups = len(base.head.row_groups)
-    for index, path in enumerate(base.paths):
-        with suppress(*DAMAGED):
-            if path in paths and file_numbers(base.text(index), path, groups):
-                known.add(layout.column(path))
+    for run in base.facts.runs:
+        if run.level:
+            known.add(layout.LEAVES)
+        else:
+            known.update(key.rpartition("/")[0] for key in files_of_run(run, base.paths))
     return known
 
 
 _log = logging.getLogger(__name__)
 
-# Numbers of files, by the path of their column.
-Files = Mapping[Path, Collection[int]]
-
-
 # The path of each column that a write has files of, and the numbers of the files so far.
 Written = list[tuple[Path, list[int]]]
+
+
+class FileNumbers:
+    """The numbers of new files of one commit: parts, bundles and leaves. Threads share them."""
+
+    def __init__(self, first: int) -> None:
+        """Begin with the first number that no file of the base has."""
+        self._following = first
+        self._lock = threading.Lock()
+
+    @property
+    def following(self) -> int:
+        """The number that the next file gets."""
+        return self._following
+
+    def next(self) -> int:
+        """Return a number that this commit has not given out."""
+        with self._lock:
+            number = self._following
+            if number > layout.MAX_ID:
+                raise LimitError(
+                    f"all numbers of files up to {layout.MAX_ID} are used; write the data to a new "
+                    "table"
+                )
+            self._following += 1
+            return number
+
+    def skip_to(self, number: int) -> None:
+        """Give out no number below this one any more."""
+        with self._lock:
+            self._following = max(self._following, number)
 
 
 class NewFiles:
     """Files and columns that only this commit writes to, and that no manifest names yet."""
 
-    def __init__(self, store: Store, next_column: int) -> None:
-        """Begin without files; `next_column` is the lowest id that a new column may get."""
+    def __init__(self, store: Store, next_column: int, next_file: int = 1) -> None:
+        """Begin without files; the numbers are the lowest that a column and a file may get."""
         self._store = store
         self._next_column = next_column
+        self.numbers = FileNumbers(next_file)
         self._writes: list[Written] = []
+        self._leaves: list[int] = []
         self._reserved: list[Path] = []
-        self._flushed: set[tuple[Path, int]] = set()
+        self._flushed: set[str] = set()
         self._pid = os.getpid()
+
+    def put_leaf(self, leaf: Leaf) -> int:
+        """Write a leaf; return its number, which is above those of all files that it names."""
+        while True:
+            number = self.numbers.next()
+            try:
+                self._leaves.append(number)
+                self._store.put_new(layout.leaf(number), [leaf.data])
+                return number
+            except KeyTaken:
+                # It is a leaf of another commit.
+                self._leaves.remove(number)
 
     def record(self, written: Written) -> None:
         """Record a write before it begins, so that its files are flushed or removed.
@@ -194,19 +231,17 @@ class NewFiles:
         names = map(layout.column_id, self._store.list_names(layout.DATA))
         return [number for number in names if number is not None]
 
-    def flush(self, named: Files, base: Version | None) -> None:
+    def flush(self, named: Collection[str], base: Version | None) -> None:
         """Flush the new files that `named` contains, each only once; `base` is pinned."""
-        files = [
-            (path, k)
-            for path, k in _files(self._all)
-            if k in named.get(path, ()) and (path, k) not in self._flushed
-        ]
+        files = [key for key in self._keys(self._all) if key in named and key not in self._flushed]
+        # Leaves are written for one manifest, so it names all of them that are new.
+        leaves = [key for key in map(layout.leaf, self._leaves) if key not in self._flushed]
+        files += leaves
         if not files:
             return
         started = monotonic()
         try:
-            known = durable_prefixes(base, {path for path, _ in files})
-            self._store.flush([layout.part(path, k) for path, k in files], known)
+            self._store.flush(files, durable_prefixes(base))
         except KeyNotFound as error:
             raise CorruptError(
                 f"{self._store.name}: file {error} was written by this commit and is missing; "
@@ -226,25 +261,40 @@ class NewFiles:
         with DeferInterrupt():
             new = list(chain.from_iterable(self._writes[writes:]))
             reserved = self._reserved[columns:]
-            self._discard(_files(new), [*reserved, *_nodes(new, reserved)])
+            files = [*self._keys(new), *self._taken_leaves()]
+            self._discard(files, [*reserved, *_nodes(new, reserved)])
             del self._writes[writes:], self._reserved[columns:]
 
-    def discard_unnamed(self, named: Files, columns: Collection[int]) -> None:
+    def discard_leaves(self) -> None:
+        """Discard the leaves of a manifest that was not published."""
+        self._discard(self._taken_leaves(), [])
+
+    def discard_unnamed(self, named: Collection[str], columns: Collection[int]) -> None:
         """Discard new files that are not in `named`, and reserved columns not in `columns`."""
-        files = [(path, k) for path, k in _files(self._all) if k not in named.get(path, ())]
+        files = [key for key in self._keys(self._all) if key not in named]
         self._discard(files, [path for path in self._reserved if path[0] not in columns])
+
+    def _taken_leaves(self) -> list[str]:
+        """Forget the leaves that were written; return their keys."""
+        keys = [layout.leaf(number) for number in self._leaves]
+        self._leaves.clear()
+        return keys
 
     @property
     def _all(self) -> Iterable[tuple[Path, list[int]]]:
         return chain.from_iterable(self._writes)
 
-    def _discard(self, files: Sequence[tuple[Path, int]], columns: Sequence[Path]) -> None:
+    @staticmethod
+    def _keys(written: Iterable[tuple[Path, list[int]]]) -> list[str]:
+        return [layout.part(path, k) for path, numbers in written for k in numbers]
+
+    def _discard(self, keys: Sequence[str], columns: Sequence[Path]) -> None:
         if self._pid != os.getpid():
             return  # A forked child ends here; the files belong to its parent.
         # The error that led here matters more. Vacuum removes a file that cannot be removed now.
         with suppress(BlzError, OSError):
-            if files:
-                self._store.delete([layout.part(path, k) for path, k in files])
+            if keys:
+                self._store.delete(keys)
             # Only this commit writes to a reserved column, so its unrecorded files go as well.
             for path in reversed(columns):
                 remove_column(self._store, layout.column(path))
@@ -258,11 +308,6 @@ def remove_column(store: Store, prefix: str) -> None:
         elif layout.part_number(name) is not None:
             store.delete([f"{prefix}/{name}"])
     store.delete([prefix])
-
-
-def _files(written: Iterable[tuple[Path, list[int]]]) -> list[tuple[Path, int]]:
-    """Return the path and number of each file."""
-    return [(path, k) for path, numbers in written for k in numbers]
 
 
 def _nodes(written: Written, reserved: Sequence[Path]) -> list[Path]:

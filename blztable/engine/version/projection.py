@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from blztable.arrow.types import is_binary, is_text, without_view
+from blztable.engine.version.node_parts import NodeParts
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
-from blztable.format.line import ColumnParts
 
 # A field of a nested column, and the lines of its nodes.
 NestedField = tuple[pa.Field, Sequence[int]]
@@ -98,21 +98,18 @@ class Projection:
         """Return the index of a column, or of the nested column that has this field."""
         return self.version.field_of(self.nodes(index)[0]) if self.is_field(index) else index
 
-    def root(self, index: int) -> ColumnParts:
+    def root(self, index: int) -> NodeParts:
         """Return the parts of the root of a column."""
-        parts = self.version.parts(self.nodes(index)[0])
-        if self.is_field(index):
-            self.version.check_rows(parts, self.schema.field(index).name)
-        return parts
+        return self.version.parts(self.nodes(index)[0])
 
-    def parts(self, index: int) -> list[ColumnParts]:
+    def parts(self, index: int) -> list[NodeParts]:
         """Return the parts of each node of a column."""
         return [self.version.parts(line) for line in self.nodes(index)]
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
-        return sum(self.version.head.columns.nbytes[line] for line in self.nodes(index))
+        return sum(self.version.nbytes(line) for line in self.nodes(index))
 
     def cbytes(self, index: int) -> int:
         """Return the bytes on disk of all nodes of a column."""
-        return sum(self.version.head.columns.cbytes[line] for line in self.nodes(index))
+        return sum(self.version.cbytes(line) for line in self.nodes(index))

@@ -7,15 +7,16 @@ costs as much as a small append, so a quick run of appends removes its expired v
 (`is_due`).
 
 Old versions with tags may be many, so they are not all read. A version names no file whose number
-it has not reached (`next_k`), and neither does any version before it. So a file that goes is looked
-for in the kept versions before it, the newest first, down to one that is older than the file. Only
-a restore lets a version name a file that the version before lacks, so those after it are read too;
-they are few, because the oldest versions expire.
+it has not reached (`next_file`), and neither does any version before it. So a file that goes is
+looked for in the kept versions before it, the newest first, down to one that is older than the
+file. Only a restore lets a version name a file that the version before lacks, so those after it are
+read too; they are few, because the oldest versions expire. Leaves that two versions share are not
+read, and no leaf that is older than all files that go.
 A budget in bytes needs the sizes of the files that older versions name; they are in the manifests.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,11 +25,11 @@ from typing import Any, Self
 
 from blztable import tuning
 from blztable.engine.version import versions
+from blztable.engine.version.named_files import Files, named, only
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BusyError
 from blztable.format import layout
 from blztable.format.layout import Path
-from blztable.format.line import NO_FILE, file_numbers
 from blztable.format.manifest import Head
 from blztable.storage.store import KeyNotFound, Lock, Store
 
@@ -108,18 +109,17 @@ def retire(newest: Version, *, is_durable: bool, base: Version | None = None) ->
             # killed before it flushed the name.
             store.flush_names(layout.MANIFESTS)
         kept = _Kept(newest, _without(present, free), base)
-        freed = _freed(free, kept)
+        freed, lacking = _freed(free, kept)
         removed = remove_manifests(store, free)
         # A reader may have pinned a version after `unpinned` looked.
         spared = _without(free, removed)
         kept.add(spared)
         _spare(freed, map(kept.version, spared))
-        emptied = _emptied(store, freed, kept)
+        emptied = _emptied(store, lacking, kept)
     except (*DAMAGED, KeyNotFound):
         return  # A damaged manifest may name any file, so no file can be removed.
-    files = [layout.part(path, k) for path, numbers in freed.items() for k in sorted(numbers)]
-    remove_files(store, [*files, *emptied], is_durable=is_durable)
-    _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(files))
+    remove_files(store, [*freed, *emptied], is_durable=is_durable)
+    _log.info("%s: removed versions %s and %d files of theirs", store.name, removed, len(freed))
 
 
 def removes_last_durable(head: Head, numbers: Sequence[int]) -> bool:
@@ -168,18 +168,15 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
     counted = CountedVersions()
     counted.add(newest)
     # The size of the manifest and of the files of each older version, by its index.
-    found: dict[int, tuple[int, FileSizes]] = {}
+    found: dict[int, tuple[int, Files]] = {}
     for index in reversed(range(len(older))):
         with suppress(*DAMAGED, KeyNotFound):  # Otherwise its size is unknown.
             version = versions.read(store, older[index])
             found[index] = _manifest_bytes(version), counted.new(version, after)
             after = version
-    uncounted: dict[Path, set[int]] = {}
-    for _, files in found.values():
-        for path, sizes in files.items():
-            uncounted.setdefault(path, set()).update(sizes)
+    uncounted = {key: file for _, files in found.values() for key, file in files.items()}
     for number in sorted(set(newest.head.tags.values()), reverse=True):
-        if not any(uncounted.values()):
+        if not uncounted:
             break
         with suppress(*DAMAGED, KeyNotFound):
             tagged = versions.read(store, number)
@@ -187,44 +184,31 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
                 break
             _spare(uncounted, [tagged])
     for index, (of_manifest, files) in found.items():
-        nbytes -= of_manifest + sum(
-            size
-            for path, sizes in files.items()
-            for number, size in sizes.items()
-            if number in uncounted[path]
-        )
+        nbytes -= of_manifest + sum(file.size for key, file in files.items() if key in uncounted)
         if nbytes < 0:
             return list(older[: index + 1])
     return []
-
-
-# The sizes of files by their numbers, by the path of their column.
-FileSizes = dict[Path, dict[int, int]]
 
 
 class CountedVersions:
     """The files of some versions, each counted once."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, set[int]] = {}
+        self._known: set[str] = set()
 
     def add(self, version: Version, counted: Version | None = None) -> int:
         """Add the files of a version; return the bytes of those that are new, and of the manifest.
 
-        `counted` is a version that was added before. Columns that are the same there are not read.
+        `counted` is a version that was added before. Leaves that are the same there are not read.
         """
         files = self.new(version, counted)
-        return _manifest_bytes(version) + sum(sum(sizes.values()) for sizes in files.values())
+        return _manifest_bytes(version) + sum(file.size for file in files.values())
 
-    def new(self, version: Version, counted: Version | None = None) -> FileSizes:
-        """Add the files of a version; return the sizes of those that are new."""
-        paths = _changed(version, counted) if counted else _all_paths(version)
-        new: FileSizes = {}
-        for path, sizes in file_sizes(version, paths).items():
-            known = self._files.setdefault(path, set())
-            new[path] = {number: size for number, size in sizes.items() if number not in known}
-            # `known |= sizes.keys()` would make another set.
-            known.update(sizes)
+    def new(self, version: Version, counted: Version | None = None) -> Files:
+        """Add the files of a version; return those that are new."""
+        files = named(version) if counted is None else only(version, counted)
+        new = {key: file for key, file in files.items() if key not in self._known}
+        self._known.update(new)
         return new
 
 
@@ -326,17 +310,18 @@ class _Kept:
         return {*paths, layout.SHARED}
 
 
-def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[str]:
-    """Return the directories of the columns that no kept version has, given the freed files.
+def _emptied(store: Store, lacking: Collection[Path], kept: _Kept) -> list[str]:
+    """Return the directories of the columns that no kept version has, among these.
 
     A directory claims all ids below it (`NewFiles.reserve_columns`). Columns in bundles may have
     none, so a directory stays if no kept column has one for the ids of all of them.
     """
     # Usually the newest version has all columns, and no other has to be read.
-    if not {*freed} - {*kept.newest.paths, layout.SHARED}:
+    if not {*lacking} - {*kept.newest.paths}:
         return []
     columns = kept.columns()
-    gone = [path for path in freed if path not in columns]
+    # Children go before their parents.
+    gone = sorted((path for path in lacking if path not in columns), key=len, reverse=True)
     if not gone:
         return []
     names = map(layout.column_id, store.list_names(layout.DATA))
@@ -351,101 +336,48 @@ def _emptied(store: Store, freed: Mapping[Path, set[int]], kept: _Kept) -> list[
     ]
 
 
-def _freed(free: Sequence[int], kept: _Kept) -> dict[Path, set[int]]:
-    """Return the files that only the versions in `free` name, by column.
+def _freed(free: Sequence[int], kept: _Kept) -> tuple[Files, set[Path]]:
+    """Return the files that only the versions in `free` name.
 
-    Columns that the next kept version lacks are among them, also those without files.
+    Return also the columns of these versions that the next kept version lacks.
     """
-    freed: dict[Path, set[int]] = {}
+    freed: Files = {}
     lacking: set[Path] = set()
     following = {number: kept.after(number) for number in free}
     for number, after in following.items():
         try:
             version = kept.version(number)
-            named = files_named(version, _changed(version, after))
+            freed |= only(version, after)
         except (*DAMAGED, KeyNotFound):
             continue  # Vacuum removes the files of a damaged version.
         lacking.update(set(version.paths).difference(after.paths))
-        for path, numbers in named.items():
-            freed.setdefault(path, set()).update(numbers)
     # Usually the next kept versions name all of these files.
     _spare(freed, {after.head.version: after for after in following.values()}.values())
     older, newer = kept.around(max(free))
     for version in map(kept.version, older):
-        if not any(freed.values()) or _are_newer(freed, version):
+        if not freed or _are_newer(freed, version):
             break
         _spare(freed, [version])
     for version in map(kept.version, newer):
-        if not any(freed.values()):
+        if not freed:
             break
         _spare(freed, [version])
-    return {path: numbers for path, numbers in freed.items() if numbers or path in lacking}
+    return freed, lacking
 
 
-def _are_newer(freed: Mapping[Path, set[int]], version: Version) -> bool:
+def _are_newer(freed: Files, version: Version) -> bool:
     """True if all of these files are newer than the version, and so than all before it."""
-    head = version.head
-    next_k = dict(zip(head.columns.paths, head.columns.next_k, strict=True))
-    next_k[layout.SHARED] = head.next_bundle
-    for path, numbers in freed.items():
-        # A version before this one may have had a column that this one lacks.
-        first = next_k.get(path, 0 if path and max(path) < head.next_column else 1)
-        if numbers and (first == 0 or min(numbers) < first):
-            return False
-    return True
+    return min(file.number for file in freed.values()) >= version.head.next_file
 
 
-def _spare(freed: dict[Path, set[int]], kept: Iterable[Version]) -> None:
+def _spare(freed: Files, kept: Iterable[Version]) -> None:
     """Remove the files that these versions name from `freed`."""
+    seen: set[int] = set()
     for version in kept:
-        for path, numbers in files_named(version, freed).items():
-            freed[path] -= numbers
-
-
-def _changed(version: Version, other: Version) -> list[Path]:
-    """Return the columns, and SHARED for bundles, that the other version lacks or has changed."""
-    columns = other.head.columns
-    lines = {path: columns.digest(index) for index, path in enumerate(columns.paths)}
-    columns = version.head.columns
-    changed = [
-        path for index, path in enumerate(columns.paths) if lines.get(path) != columns.digest(index)
-    ]
-    has_others = version.head.bundle_numbers - other.head.bundle_numbers
-    return [*changed, layout.SHARED] if has_others else changed
-
-
-def files_named(version: Version, paths: Collection[Path]) -> dict[Path, set[int]]:
-    """Return the files that a version names in these columns; it may lack some columns.
-
-    The bundles are the files of the column SHARED.
-    """
-    indices = {path: index for index, path in enumerate(version.paths)}
-    present = {path: indices[path] for path in paths if path in indices}
-    lines = version.lines() if present else []
-    files = {
-        path: file_numbers(lines[index], path, len(version.head.row_groups))
-        for path, index in present.items()
-    }
-    if layout.SHARED in paths:
-        files[layout.SHARED] = set(version.head.bundle_numbers)
-    return files
-
-
-def file_sizes(version: Version, paths: Collection[Path]) -> dict[Path, dict[int, int]]:
-    """Return the sizes of the files that a version names in these columns, by their numbers."""
-    sizes: dict[Path, dict[int, int]] = {}
-    for line, path in enumerate(version.paths):
-        if path in paths:
-            parts = version.parts(line)
-            pairs = zip(parts.k, parts.meta.cbytes, strict=True)
-            sizes[path] = {number: size for number, size in pairs if number != NO_FILE}
-    if layout.SHARED in paths:
-        sizes[layout.SHARED] = {one.k: one.cbytes for one in version.head.bundles if one}
-    return sizes
-
-
-def _all_paths(version: Version) -> list[Path]:
-    return [*version.paths, layout.SHARED]
+        if freed:
+            least = min(file.number for file in freed.values())
+            for key in named(version, seen, least):
+                freed.pop(key, None)
 
 
 def _without(numbers: Iterable[int], others: Iterable[int]) -> list[int]:

@@ -45,6 +45,23 @@ def roots_of(schema: pa.Schema, paths: Sequence[Path]) -> Sequence[int]:
     return starts
 
 
+def depths_of(schema: pa.Schema) -> Sequence[int]:
+    """Return the depth of each node below its column, in pre-order."""
+    # A table may have very many columns but few types.
+    if not any(map(is_nested, {*schema.types})):
+        return (0,) * len(schema)
+    depths: list[int] = []
+    for field in schema:
+        _add_depths(Node.of(field.type), 0, depths)
+    return depths
+
+
+def _add_depths(node: Node, depth: int, depths: list[int]) -> None:
+    depths.append(depth)
+    for child in node.children:
+        _add_depths(child, depth + 1, depths)
+
+
 def node_schema(schema: pa.Schema) -> pa.Schema:
     """Return a field for each node: of a flat type, named by its path of names."""
     fields: list[pa.Field] = []
@@ -169,11 +186,6 @@ def encode(schema: pa.Schema) -> bytes:
     if not decode(data).equals(schema, check_metadata=True):
         raise SchemaError("Arrow does not read the schema back as it was written")
     return data
-
-
-def readable(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Return names and types as text, for people who open the manifest."""
-    return {"name": tuple(schema.names), "type": tuple(map(str, schema.types))}
 
 
 def decode(data: bytes) -> pa.Schema:

@@ -1,93 +1,72 @@
 """StagedVersion: a version that is not published yet, made from another version by changes.
 
-It can be read like any version, so a transaction sees its own changes. An unchanged column stays a
-line of the base version, which is neither parsed nor written again. A changed column has parts of
-its own; after an append it has a line of its own, made without parsing the line of the base. Knows
-nothing of changes.
+It can be read like any version, so a transaction sees its own changes. Leaves that no change
+touched are kept as they are, and are not read. Knows nothing of changes.
 """
 
-import hashlib
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.engine.version import schema as schemas
+from blztable.engine.version.facts import Facts, Leaves, Run
+from blztable.engine.version.named_files import Files, files_of_run
+from blztable.engine.version.packing import Put, packed
 from blztable.engine.version.versions import Version
-from blztable.format import deletions, layout
-from blztable.format.bundle import BundleMeta, Bundles
+from blztable.format.deletions import MOST_IN_RUN
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import (
-    NO_FILE,
-    ColumnParts,
-    PartMetaArrays,
-    Statistics,
-    appended,
-    file_numbers,
-)
-from blztable.format.manifest import ColumnIndex, Head
+from blztable.format.leaf import GROUP, Leaf
+from blztable.format.manifest import ENCODINGS, Head, encodings_of
+from blztable.format.records import PART, WORD, Array, Records, stack, take
+from blztable.format.version_file import Tail
+from blztable.storage.store import Store
 
 # This key of the schema metadata holds only for the rows and columns it was written with.
 PANDAS_KEY = b"pandas"
 # The property with the default value of each column that has one: by column id, in base64.
 DEFAULTS = "defaults"
-# In `changed` of a staged head, the version that is not published yet: as a blind append, which
-# becomes 0, and otherwise. Any number of a version is less.
+# In `changed` of a staged row group, the version that is not published yet: as a blind append,
+# which becomes 0, and otherwise. Any number of a version is less.
 APPENDED, CHANGED = 1 << 62, 1 << 63
-# The metadata, streams and statistics of no parts.
-_NOTHING = PartMetaArrays.of([]), dict[str, tuple[int, ...]](), Statistics.joined([]).to_json()
-# What identifies a row group: its rows, deleted rows and bundle, and its file in each column.
-GroupIdentity = tuple[int | bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StagedColumn:
-    """One column of a staged version.
+    """One node of a staged version.
 
     Attributes
     ----------
-    parts : ColumnParts, bytes or int
-        New parts; their line, if they were appended; or the index of the column in the base
-        version, if no change touched it.
-    next_k : int
-        The number of the next file.
-    flags : frozenset of str
-        What the line may claim of parts.
+    parts : Records or int
+        Its records in all row groups, or in those that were written; or its line in the version
+        that is changed, if no change touched it.
     """
 
     path: Path
-    next_k: int
-    nbytes: int
-    cbytes: int
-    parts: ColumnParts | bytes | int
-    flags: frozenset[str]
+    parts: Records | int
 
-    @classmethod
-    def of(cls, parts: ColumnParts, next_k: int) -> Self:
-        """Return a column with new parts."""
-        flags = frozenset(parts.flags)
-        return cls(parts.path, next_k, parts.nbytes, parts.cbytes, parts, flags)
-
-    @classmethod
-    def without_parts(cls, path: Path) -> Self:
-        """Return a column of a new table without rows."""
-        return cls(path, 1, 0, 0, ColumnParts(path, (), *_NOTHING), frozenset())
+    @property
+    def records(self) -> Records:
+        """The records, which the column must have."""
+        assert isinstance(self.parts, Records), "a line of the base has no records of its own"
+        return self.parts
 
 
 @dataclass(frozen=True, slots=True)
 class NewGroups:
-    """Row groups that were written: the rows and the bundle of each, None for no bundle."""
+    """Row groups that were written: the rows and the number of the bundle of each, 0 for none."""
 
     rows: Sequence[int] = ()
-    bundles: Sequence[BundleMeta | None] = ()
+    bundles: Sequence[int] = ()
 
     @classmethod
     def without_bundles(cls, rows: Sequence[int]) -> Self:
         """Return row groups whose parts have files of their own."""
-        return cls(rows, (None,) * len(rows))
+        return cls(rows, (0,) * len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,144 +75,128 @@ class StagedVersion(Version):
 
     Attributes
     ----------
-    columns : tuple of StagedColumn
     base : Version or None
-        The version whose lines are taken over; None if all columns are new.
+        The version that was changed; None for a new table.
     """
 
-    columns: tuple[StagedColumn, ...] = field(default=(), kw_only=True)
     base: Version | None = field(default=None, kw_only=True)
-    # Computed when a change first relies on it.
-    _digest: list[bytes] = field(default_factory=list, repr=False, kw_only=True)
 
     @classmethod
     def of(cls, base: Version) -> Self:
         """Return the base version without changes."""
-        index = base.head.columns
-        entries = zip(index.paths, index.next_k, index.nbytes, index.cbytes, strict=True)
-        # The head does not say which columns.
-        flags = base.head.flags
-        columns = tuple(StagedColumn(*entry, line, flags) for line, entry in enumerate(entries))
-        head = replace(base.head, changed=base.head.all_changed)
-        return cls(base.store, head, base.schema, columns=columns, base=base)
+        return cls(
+            base.store,
+            replace(base.head, did={}),
+            base.schema,
+            base.facts,
+            base=base,
+            _schema_bytes=base.schema_bytes,
+            _roots=base._roots,
+        )
+
+    @classmethod
+    def of_tail(cls, store: Store, head: Head, schema: pa.Schema, tail: Tail) -> Self:
+        """Return a new table with these row groups."""
+        facts = Facts(Leaves(store), [Run.of_tail(tail)], len(head.paths))
+        requires = head.requires | encodings_of(tail.records)
+        return cls(store, replace(head, rows=facts.rows, requires=requires), schema, facts)
+
+    @classmethod
+    def empty(cls, store: Store, head: Head, schema: pa.Schema) -> Self:
+        """Return a new table without rows."""
+        return cls.of_tail(store, head, schema, Tail.empty(len(head.paths)))
+
+    @property
+    def columns(self) -> tuple[StagedColumn, ...]:
+        """Each node with its line, for `with_columns`."""
+
+        def make() -> tuple[StagedColumn, ...]:
+            return tuple(StagedColumn(path, line) for line, path in enumerate(self.paths))
+
+        return self._once("columns", make)
 
     def root(self, index: int) -> StagedColumn:
         """Return the root of the column at this index."""
-        return self.columns[self.nodes(index)[0]]
+        line = self.nodes(index)[0]
+        return StagedColumn(self.paths[line], line)
 
-    def parts(self, line: int) -> ColumnParts:
-        """Return the parts in a line, which may be one of the base version."""
-        column = self.columns[line]
-        match column.parts:
-            case int(base_line):
-                return self._base.parts(base_line)
-            case bytes(text):
-                if line not in self._lines:
-                    groups = len(self.head.row_groups)
-                    self._lines[line] = ColumnParts.decode(text, column.path, groups)
-                return self._lines[line]
-            case parts:
-                return parts
+    def files(self) -> Files:
+        """Return the files that the row groups outside of kept leaves name, new and older ones."""
+        found: Files = {}
+        for run in self.facts.runs:
+            if run.level == 0:
+                found |= files_of_run(run, self.paths)
+        return found
 
-    def text(self, line: int) -> bytes:
-        """Return the line of a column as bytes, which may be one of the base version."""
-        return self._text(line, lambda kept: self._base.text(kept))
+    def packed(self, number: int, put: Put) -> list[Run]:
+        """Write new leaves by `put`; return the tails of the version with this number."""
 
-    def _text(self, line: int, text_of_base: Callable[[int], bytes]) -> bytes:
-        match self.columns[line].parts:
-            case int(kept):
-                return text_of_base(kept)
-            case bytes(text):
-                return text
-            case parts:
-                return parts.encode()
+        def settled(run: Run) -> Run:
+            groups = run.groups.copy()
+            groups["changed"][groups["changed"] == APPENDED] = 0
+            groups["changed"][groups["changed"] == CHANGED] = number
+            return run.with_groups(groups)
 
-    @property
-    def _base(self) -> Version:
-        assert self.base is not None, "a staged version without a base has only new columns"
-        return self.base
+        runs = [
+            settled(run) if run.level == 0 and (run.groups["changed"] >= APPENDED).any() else run
+            for run in self.facts.runs
+        ]
+        leaves = self.facts.leaves
 
-    def lines(self) -> list[bytes]:
-        """Return the manifest lines of all columns."""
-        has_kept = any(isinstance(column.parts, int) for column in self.columns)
-        base_lines = self._base.lines() if has_kept else []
-        return [self._text(line, base_lines.__getitem__) for line in range(len(self.columns))]
+        def kept(leaf: Leaf) -> int:
+            number = put(leaf)
+            leaves.keep(number, leaf)
+            return number
 
-    def files(self) -> dict[Path, frozenset[int]]:
-        """Return the numbers of all files that the changed columns name, new and older ones."""
-        groups = len(self.head.row_groups)
-        named = {layout.SHARED: self.head.bundle_numbers}
-        for column in self.columns:
-            if isinstance(column.parts, bytes):
-                named[column.path] = frozenset(file_numbers(column.parts, column.path, groups))
-            elif isinstance(column.parts, ColumnParts):
-                named[column.path] = frozenset(k for k in column.parts.k if k != NO_FILE)
-        return named
+        return packed(runs, self.orders(), kept)
 
-    def published(self, head: Head) -> Version:
-        """Return this version as published with `head`; it keeps the new parts and lines."""
-        columns = list(enumerate(self.columns))
-        parts = {line: one.parts for line, one in columns if isinstance(one.parts, ColumnParts)}
-        texts = {line: one.parts for line, one in columns if isinstance(one.parts, bytes)}
-        return Version(self.store, head, self.schema, parts, texts)
+    def published(self, head: Head, tails: Sequence[Run]) -> Version:
+        """Return this version as published with a head and tails."""
+        facts = Facts(self.facts.leaves, reversed(tails), len(self.paths))
+        return Version(
+            self.store,
+            head,
+            self.schema,
+            facts,
+            _schema_bytes=self.schema_bytes,
+            _roots=self._roots,
+        )
 
-    def row_group_files(self, start: int = 0, stop: int | None = None) -> list[GroupIdentity]:
-        """Return the identity of each row group: its rows, deleted rows, bundle and files."""
-        numbers = [self.parts(line).k[start:stop] for line in range(len(self.columns))]
-        lists = (self.head.row_groups, self.head.all_deleted, self._bundle_numbers)
-        return list(zip(*(one[start:stop] for one in lists), *numbers, strict=True))
+    def with_appends_changed(self) -> "StagedVersion":
+        """Return this version, whose appended row groups count as changed by the commit."""
 
-    def row_group_identities(self, groups: Sequence[int]) -> list[GroupIdentity]:
-        """Return the rows, the deleted rows and the bundle of each of these row groups."""
-        head, bundles = self.head, self._bundle_numbers
-        rows, deleted = head.row_groups, head.all_deleted
-        return [(rows[group], deleted[group], bundles[group]) for group in groups]
+        def changed(run: Run) -> Run:
+            groups = run.groups.copy()
+            groups["changed"][groups["changed"] == APPENDED] = CHANGED
+            return run.with_groups(groups)
 
-    def file_numbers(self, line: int, groups: Sequence[int]) -> tuple[int, ...]:
-        """Return the numbers of the files of a column in these row groups."""
-        numbers = self.parts(line).k
-        return tuple(numbers[group] for group in groups)
+        runs = [
+            changed(run) if run.level == 0 and (run.groups["changed"] == APPENDED).any() else run
+            for run in self.facts.runs
+        ]
+        return self._with(Facts(self.facts.leaves, runs, self.facts.columns))
 
-    @property
-    def _bundles(self) -> Bundles:
-        """The bundle of each row group, None for none."""
-        return self.head.bundles or (None,) * len(self.head.row_groups)
-
-    @property
-    def _bundle_numbers(self) -> list[int]:
-        """The number of the bundle of each row group, 0 for none."""
-        return [bundle.k if bundle else 0 for bundle in self._bundles]
-
-    def row_groups_digest(self) -> bytes:
-        """Return a digest of the rows and files of all row groups, 32 bytes.
-
-        An unchanged column adds the digest of its line, so the line is not read.
-        """
-        if not self._digest:
-            digest = hashlib.sha256(array("q", self.head.row_groups).tobytes())
-            digest.update(array("q", self._bundle_numbers).tobytes())
-            for deleted in self.head.deleted:
-                digest.update(hashlib.sha256(deleted).digest())
-            for line, column in enumerate(self.columns):
-                if isinstance(column.parts, int):
-                    digest.update(b"line" + self._base.head.columns.digest(column.parts))
-                else:
-                    files = hashlib.sha256(array("q", self.parts(line).k).tobytes())
-                    digest.update(b"parts" + files.digest())
-            self._digest.append(digest.digest())
-        return self._digest[0]
+    def changed_after(self, number: int) -> list[int]:
+        """Return the row groups with rows of a commit after this version, no blind append."""
+        if self.head.changed > number:
+            return list(range(self.group_count))
+        found = np.array(self.facts.changed_after(number), np.int64)
+        changed = self.facts.group_records(found)["changed"]
+        return found[changed != APPENDED].tolist()
 
     def with_columns(
         self,
         columns: Sequence[StagedColumn],
         *,
         schema: pa.Schema | None = None,
+        is_changed: bool = False,
         **fields: Any,
     ) -> "StagedVersion":
         """Return this version with other columns; `fields` are further fields of the head.
 
-        A bundle in which no column has a part any more is not named any more. The metalayers of a
-        column go with it.
+        If `is_changed`, all rows count as changed by the commit. A column that is new has records
+        of all row groups. A bundle in which no column has a part any more is not named any more.
+        The metalayers of a column go with it.
         """
         schema = self.schema if schema is None else schema
         # All rows of a new table are those that the key was written with.
@@ -241,39 +204,48 @@ class StagedVersion(Version):
         if not is_new and PANDAS_KEY in (schema.metadata or {}):
             metadata = {key: text for key, text in schema.metadata.items() if key != PANDAS_KEY}
             schema = schema.with_metadata(metadata or None)
-        if not schema.equals(self.schema, check_metadata=True):
-            fields |= {"schema": schemas.encode(schema), "fields": schemas.readable(schema)}
+        is_same_schema = schema is self.schema or schema.equals(self.schema, check_metadata=True)
+        encoded = self.schema_bytes if is_same_schema else schemas.encode(schema)
+        paths = tuple(column.path for column in columns)
         layers = fields.get("metalayers", self.head.metalayers)
         if layers:
-            ids = {"", *(str(column.path[0]) for column in columns)}
+            ids = {"", *(str(path[0]) for path in paths)}
             fields["metalayers"] = {key: layers[key] for key in layers if key.owner in ids}
-        fields["flags"] = flags_of(columns)
-        head = replace(self.head, columns=column_index(columns), **fields)
-        is_same = schema is self.schema and head.columns.paths == self.paths
-        roots = self._roots if is_same else ()
-        staged = StagedVersion(
-            self.store, head, schema, columns=tuple(columns), base=self.base, _roots=roots
+        lines = [column.parts for column in columns]
+        facts, requires = self.facts, self.head.requires
+        if lines != list(range(len(self.paths))):
+            facts, new = self._arranged(lines)
+            requires |= encodings_of(new)
+        if is_changed:
+            fields["changed"] = CHANGED
+        head = replace(self.head, paths=paths, rows=facts.rows, requires=requires, **fields)
+        roots = self._roots if paths == self.paths and schema.types == self.schema.types else ()
+        return StagedVersion(
+            self.store, head, schema, facts, base=self.base, _schema_bytes=encoded, _roots=roots
         )
-        # Row groups that come or go take their bundles with them.
-        may_be_empty = head.bundles and "bundles" not in fields
-        return staged._without_empty_bundles() if may_be_empty else staged
 
-    def _without_empty_bundles(self) -> "StagedVersion":
-        """Return this version without bundles in which no column has a part."""
-        empty = {group for group, bundle in enumerate(self.head.bundles) if bundle}
-        for index in range(len(self.columns)):
-            at = self.parts(index).at
-            empty = {group for group in empty if not (at and at[group])}
-            if not empty:
-                return self
-        bundles = tuple(
-            None if group in empty else bundle for group, bundle in enumerate(self.head.bundles)
-        )
-        return self.with_head(bundles=bundles if any(bundles) else ())
+    def _arranged(self, lines: Sequence[Records | int]) -> tuple[Facts, Records]:
+        """Return the facts of other nodes, and the records of those that are new."""
+        kept = [line for line in lines if isinstance(line, int)]
+        records = [line for line in lines if isinstance(line, Records)]
+        new = stack(records) if records else Records(0, self.group_count, np.zeros(0, PART))
+        assert new.entries == self.group_count, "a new column has a part in each row group"
+        # The place of each node among the kept and then the new ones.
+        of_kept, of_new = iter(range(len(kept))), iter(range(len(kept), len(lines)))
+        places = np.array([next(of_kept if isinstance(one, int) else of_new) for one in lines])
+
+        def edit(first: int, run: Run) -> Run:
+            both = [run.records(kept), new.of(range(new.columns), range(first, first + len(run)))]
+            parts = places[:, None].astype(np.int64) * len(run) + np.arange(len(run))
+            return _without_empty_bundles(
+                run.groups, run.deleted, take(both, parts.ravel(), len(lines))
+            )
+
+        return self.facts.mapped(edit, len(lines)), new
 
     def with_row_groups(
         self,
-        order: Sequence[int],
+        order: Sequence[int] | Array | None,
         new: NewGroups,
         written: Sequence[StagedColumn],
         changed: Sequence[int] | None = None,
@@ -281,54 +253,100 @@ class StagedVersion(Version):
         """Return this version with other row groups.
 
         `order` holds indices in a list of the present row groups, followed by the new ones, whose
-        parts are `written`; `changed` says of each new one what the head will say.
+        parts are `written`; None means all of them. `changed` says of each new one which version
+        changed it.
         """
-        versions = (*self.head.all_changed, *(changed or [CHANGED] * len(new.rows)))
-        rows, bundles = (*self.head.row_groups, *new.rows), (*self._bundles, *new.bundles)
-        assert len(written) == len(self.columns)
-        if not self.head.row_groups and order == range(len(rows)):
-            columns = [
-                now if now.next_k >= before.next_k else replace(now, next_k=before.next_k)
-                for now, before in zip(written, self.columns, strict=True)
-            ]
-        elif order == range(len(rows)):
-            lines = self.lines()
-            columns = [
-                self._appended(index, parts, line)
-                for index, (parts, line) in enumerate(zip(written, lines, strict=True))
-            ]
+        added = len(new.rows)
+        run = None
+        if added:
+            assert len(written) == len(self.paths)
+            groups = np.zeros(added, GROUP)
+            groups["rows"] = groups["stored"] = new.rows
+            groups["file"], groups["groups"] = new.bundles, 1
+            groups["changed"] = CHANGED if changed is None else np.array(changed, np.uint64)
+            records = stack([one.records for one in written])
+            assert records.entries == added
+            run = Run(0, groups, np.zeros(0, WORD), records)
+        if order is None:
+            facts = self.facts if run is None else self.facts.followed_by(run)
         else:
-            columns = [self._arranged(index, parts, order) for index, parts in enumerate(written)]
-        kept = tuple(bundles[index] for index in order)
-        deleted = (*self.head.all_deleted, *[b""] * len(new.rows))
-        return self.with_columns(
-            columns,
-            row_groups=tuple(rows[index] for index in order),
-            changed=tuple(versions[index] for index in order),
-            bundles=kept if any(kept) else (),
-            deleted=deletions.compacted([deleted[index] for index in order]),
-            next_bundle=max([self.head.next_bundle, *(one.k + 1 for one in new.bundles if one)]),
-        )
+            facts = Facts(self.facts.leaves, self._in_order(order, run), self.facts.columns)
+        more = encodings_of(run.records()) if run is not None else frozenset()
+        return self._with(facts, requires=self.head.requires | more)._without_pandas_key()
+
+    def _in_order(self, order: Sequence[int] | Array, new: Run | None) -> list[Run]:
+        """Return runs of the present row groups and those of `new`, in this order."""
+        indices, count = np.asarray(order, np.int64), self.group_count
+        if not len(indices):
+            return []
+        # Ranges of neighbours, each of present or of new ones.
+        is_cut = (np.diff(indices) != 1) | (indices[1:] == count)
+        starts = [0, *(np.flatnonzero(is_cut) + 1).tolist(), len(indices)]
+        found: list[Run] = []
+        for start, stop in pairwise(starts):
+            first, last = int(indices[start]), int(indices[stop - 1]) + 1
+            if first < count:
+                found += self.facts.between(first, last)
+            else:
+                assert new is not None
+                found.append(new.cut(first - count, last - count))
+        return found
+
+    def _with(self, facts: Facts, **fields: Any) -> "StagedVersion":
+        """Return this version with other facts of the same columns."""
+        return replace(self, facts=facts, head=replace(self.head, rows=facts.rows, **fields))
+
+    def _without_pandas_key(self) -> "StagedVersion":
+        """Return this version without the key of a schema that holds for other rows only."""
+        if self.base is None or PANDAS_KEY not in (self.schema.metadata or {}):
+            return self
+        return self.with_columns(self.columns)
 
     def with_deleted(self, deleted: Mapping[int, bytes]) -> "StagedVersion":
         """Return this version with other deleted rows in some row groups, by their indices."""
-        rows, gone = list(self.head.stored_rows), list(self.head.all_deleted)
-        for group, numbers in deleted.items():
-            gone[group] = numbers
-        rows = [all_rows - deletions.count(one) for all_rows, one in zip(rows, gone, strict=True)]
-        head = replace(self.head, row_groups=tuple(rows), deleted=deletions.compacted(gone))
-        return replace(self, head=head, _digest=[])
+        if not deleted:
+            return self
+
+        def edit(first: int, run: Run) -> Run:
+            words, groups = run.words(), run.groups.copy()
+            for group in range(len(run)):
+                words[group] = deleted.get(first + group, words[group])
+            found = np.frombuffer(b"".join(words), WORD)
+            groups["deleted"] = [len(one) // WORD.itemsize for one in words]
+            owner = np.repeat(np.arange(len(run)), groups["deleted"])
+            gone = np.bincount(owner, found & MOST_IN_RUN, len(run)).astype(np.uint64)
+            groups["rows"] = groups["stored"] - gone
+            return run.with_groups(groups, found)
+
+        return self._with(self.facts.edited(np.array(sorted(deleted), np.int64), edit))
 
     def with_parts(
-        self, written: Mapping[int, StagedColumn], order: Sequence[int]
+        self, written: Mapping[int, StagedColumn], groups: Sequence[int]
     ) -> "StagedVersion":
-        """Return this version with other parts in some lines; `order` as in `with_row_groups`."""
-        columns = list(self.columns)
-        for line, new in written.items():
-            columns[line] = self._arranged(line, new, order)
-        groups = zip(order, self.head.all_changed, strict=True)
-        changed = tuple(CHANGED if one >= len(order) else version for one, version in groups)
-        return self.with_columns(columns, changed=changed)
+        """Return this version with other parts in some lines, those of these row groups."""
+        places = np.asarray(groups, np.int64)
+        if not len(places) or not written:
+            return self
+        by_group = np.argsort(places)
+        touched = places[by_group]
+        lines = list(written)
+        new = stack([written[line].records for line in lines])
+
+        def edit(first: int, run: Run) -> Run:
+            size = len(run)
+            low, high = np.searchsorted(touched, [first, first + size])
+            within = touched[low:high] - first
+            parts = np.arange(len(self.paths) * size).reshape(len(self.paths), size)
+            behind, taken = parts.size, by_group[low:high]
+            for number, line in enumerate(lines):
+                parts[line, within] = behind + number * new.entries + taken
+            records = take([run.records(), new], parts.ravel(), len(self.paths))
+            group_records = run.groups.copy()
+            group_records["changed"][within] = CHANGED
+            return _without_empty_bundles(group_records, run.deleted, records)
+
+        facts = self.facts.edited(touched, edit)
+        return self._with(facts, requires=self.head.requires | encodings_of(new))
 
     def with_head(self, **fields: Any) -> "StagedVersion":
         """Return this version with other fields in the head that do not concern columns."""
@@ -336,15 +354,9 @@ class StagedVersion(Version):
 
     def numbered_after(self, newest: Version) -> "StagedVersion":
         """Return this version, whose next files get numbers that the newest one has not used."""
-        used = dict(zip(newest.paths, newest.head.columns.next_k, strict=True))
-        columns = tuple(
-            replace(column, next_k=max(column.next_k, used.get(column.path, 0)))
-            for column in self.columns
-        )
-        return replace(self, columns=columns).with_head(
-            columns=column_index(columns),
+        return self.with_head(
             next_column=max(self.head.next_column, newest.head.next_column),
-            next_bundle=max(self.head.next_bundle, newest.head.next_bundle),
+            next_file=max(self.head.next_file, newest.head.next_file),
         )
 
     def index_of(self, name: str) -> int:
@@ -357,51 +369,19 @@ class StagedVersion(Version):
         defaults = self.head.properties.get(DEFAULTS)
         return defaults if isinstance(defaults, dict) else {}
 
-    def _appended(self, index: int, written: StagedColumn, line: bytes) -> StagedColumn:
-        """Return the column at this index, whose line is given, with the written parts behind."""
-        mine, groups = self.columns[index], len(self.head.row_groups)
-        text = appended(line, _parts_of(written).encode(like=line), groups)
-        if text is None:
-            return self._arranged(index, written, range(groups + len(_parts_of(written).k)))
-        return StagedColumn(
-            mine.path,
-            max(mine.next_k, written.next_k),
-            mine.nbytes + written.nbytes,
-            mine.cbytes + written.cbytes,
-            text,
-            mine.flags | written.flags,
-        )
-
-    def _arranged(self, line: int, written: StagedColumn, order: Sequence[int]) -> StagedColumn:
-        """Return the node in this line; `order` arranges its parts and the written ones."""
-        parts = self.parts(line).arranged(_parts_of(written), order)
-        return StagedColumn.of(parts, max(self.columns[line].next_k, written.next_k))
+    @property
+    def features(self) -> frozenset[str]:
+        """What a program must know to read this version."""
+        encodings = self.head.requires & {*ENCODINGS.values()}
+        return encodings | self.head.used(has_deleted=self.deleted_rows > 0)
 
 
-def _parts_of(written: StagedColumn) -> ColumnParts:
-    """Return the parts of a written column; a line has one."""
-    if isinstance(written.parts, bytes):
-        return ColumnParts.decode(written.parts, written.path, 1)
-    assert isinstance(written.parts, ColumnParts)
-    return written.parts
-
-
-def flags_of(columns: Iterable[StagedColumn]) -> frozenset[str]:
-    """Return what the lines of these columns may claim of parts."""
-    return frozenset().union(*(column.flags for column in columns))
-
-
-def settled(changed: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return `changed` for the head of the version with this number; empty if it is all of it."""
-    versions = tuple({APPENDED: 0, CHANGED: number}.get(one, one) for one in changed)
-    return () if set(versions) <= {number} else versions
-
-
-def column_index(columns: Sequence[StagedColumn]) -> ColumnIndex:
-    """Return the entries of these columns in a head."""
-    return ColumnIndex(
-        tuple(column.path for column in columns),
-        tuple(column.next_k for column in columns),
-        tuple(column.nbytes for column in columns),
-        tuple(column.cbytes for column in columns),
-    )
+def _without_empty_bundles(groups: Array, deleted: Array, records: Records) -> Run:
+    """Return a run whose row groups name no bundle in which no node has a part."""
+    if groups["file"].any():
+        files = records.parts["file"].reshape(records.columns, records.entries)
+        is_empty = ~(files == groups["file"]).any(0)
+        if (groups["file"][is_empty] != 0).any():
+            groups = groups.copy()
+            groups["file"][is_empty] = 0
+    return Run(0, groups, deleted, records)

@@ -6,14 +6,16 @@ removes the rest.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from operator import index
 from typing import Any
 
 from blztable import tuning
-from blztable.engine.version import in_flight, mirrors, retention, versions
+from blztable.engine.version import in_flight, retention, versions
+from blztable.engine.version.mirrored import mirrored_number
+from blztable.engine.version.named_files import named
 from blztable.engine.version.new_files import flush_whole
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BusyError, CorruptError
@@ -53,15 +55,15 @@ def vacuum(
         # The lock files are empty, and some tools leave empty files out of a copy.
         store.prepare(*layout.PREPARED, durable=False)
         held.enter_context(store.lock(layout.LOCK, shared=False, timeout=wait))
-        mirrored = mirrors.mirrored_number(store)
+        mirrored = mirrored_number(store)
         if mirrored > versions.numbers(store)[-1]:
             # The manifest of this version is missing, so its files are unknown.
             return Vacuumed(damaged=(mirrored,))
         newest, expired = _expired(store, keep, older_than)
         free = set(retention.unpinned(store, expired))
         kept = [number for number in versions.numbers(store) if number not in free]
-        named, damaged = _named(store, kept)
-        files, directories = _orphans(store, named)
+        keys, columns, damaged = _named(store, kept)
+        files, directories = _orphans(store, keys, columns)
         if newest is None or damaged:
             pinned = tuple(number for number in expired if number not in free)
             return Vacuumed(pinned=pinned, damaged=tuple(damaged))
@@ -123,42 +125,45 @@ def _expired(
         return None, []
 
 
-def _named(store: Store, kept: Iterable[int]) -> tuple[dict[Path, set[int]], list[int]]:
-    """Return the files that these versions name, by column, and the damaged versions."""
-    named: dict[Path, set[int]] = {}
+def _named(store: Store, kept: Iterable[int]) -> tuple[set[str], set[Path], list[int]]:
+    """Return the keys that these versions name, their columns, and the damaged versions."""
+    keys: set[str] = set()
+    columns: set[Path] = {layout.SHARED}
     damaged = []
+    seen: set[int] = set()
     for number in kept:
         try:
             version = versions.read(store, number)
-            files = retention.files_named(version, [*version.paths, layout.SHARED])
+            keys.update(named(version, seen))
+            columns.update(version.paths)
         except (*DAMAGED, KeyNotFound):
             damaged.append(number)
-            continue
-        for path, numbers in files.items():
-            named.setdefault(path, set()).update(numbers)
-    return named, damaged
+    return keys, columns, damaged
 
 
-def _orphans(store: Store, named: Mapping[Path, set[int]]) -> tuple[dict[str, int], list[str]]:
+def _orphans(
+    store: Store, keys: Collection[str], columns: Collection[Path]
+) -> tuple[dict[str, int], list[str]]:
     """Return unnamed files with their sizes, and unnamed column directories, children first.
 
     Temporary files of killed writers are removed at once: no version can name them.
     """
     store.sweep(layout.META)
     store.sweep(layout.MANIFESTS)
-    files: dict[str, int] = {}
+    leaves = filter(None, map(layout.leaf_number, _names(store, layout.LEAVES) or ()))
+    found = list(map(layout.leaf, sorted(leaves)))
     directories = []
     for path, names in _directories(store):
-        numbers = set(filter(None, map(layout.part_number, names))) - named.get(path, set())
-        for k in sorted(numbers):
-            key = layout.part(path, k)
-            try:
-                with store.open(key) as reader:
-                    files[key] = reader.size
-            except (CorruptError, KeyNotFound):
-                continue  # Not a part file: a link or a directory.
-        if path not in named:
+        numbers = filter(None, map(layout.part_number, names))
+        found += [layout.part(path, number) for number in sorted(numbers)]
+        if path not in columns:
             directories.append(layout.column(path))
+    files: dict[str, int] = {}
+    for key in found:
+        if key not in keys:
+            # Otherwise it is not a file: a link or a directory.
+            with suppress(CorruptError, KeyNotFound), store.open(key) as reader:
+                files[key] = reader.size
     return files, directories
 
 
@@ -166,13 +171,12 @@ def _without_named(
     store: Store, files: dict[str, int], directories: list[str], numbers: Iterable[int]
 ) -> tuple[dict[str, int], list[str]]:
     """Return the files and directories that the versions in `numbers` do not name."""
-    named, damaged = _named(store, numbers)
+    keys, columns, damaged = _named(store, numbers)
     if damaged:
         return {}, []
-    keys = {layout.part(path, k) for path, numbers in named.items() for k in numbers}
-    keys.update(map(layout.column, named))
+    kept = set(map(layout.column, columns))
     unnamed = {key: size for key, size in files.items() if key not in keys}
-    return unnamed, [key for key in directories if key not in keys]
+    return unnamed, [key for key in directories if key not in kept]
 
 
 def _directories(store: Store) -> Iterator[tuple[Path, list[str]]]:

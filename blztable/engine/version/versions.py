@@ -6,18 +6,26 @@ names is removed. Opening needs no repair: the newest manifest is the table.
 
 import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import lru_cache
+from itertools import chain
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
+from blztable.arrow.nested.nodes import Node
+from blztable.arrow.types import stored_type, value_type
 from blztable.caller import stack_level
+from blztable.columns.parts.physical import physical
 from blztable.engine.version import schema
-from blztable.engine.version.mirrors import mirrored_number
-from blztable.engine.version.schema import node_schema, roots_of
+from blztable.engine.version.facts import Facts, Leaves, Run
+from blztable.engine.version.mirrored import mirrored_number
+from blztable.engine.version.node_parts import NodeParts
+from blztable.engine.version.schema import depths_of, node_schema, roots_of
 from blztable.errors import (
     BlzError,
     CorruptError,
@@ -25,42 +33,43 @@ from blztable.errors import (
     LimitError,
     TableNotFoundError,
 )
-from blztable.format import jsontext, layout, manifest
-from blztable.format.bundle import Bundles
+from blztable.format import layout
+from blztable.format.bounds import Order
 from blztable.format.deletions import Deleted
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
-from blztable.format.line import ColumnParts
+from blztable.format.manifest import DELETIONS, Head
+from blztable.format.records import Records
+from blztable.format.version_file import Tail, VersionFile, encode_version
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
+T = TypeVar("T")
 E = TypeVar("E", bound=BlzError)
 
 # How often a change is made again after a conflict, and the seconds after which it is not.
 RETRIES, RETRY_SECONDS = 5, 30
 # Errors that the bytes of a file cause.
 DAMAGED = (CorruptError, FormatError, LimitError)
-# Bytes of the first read; it holds the whole head except for very wide tables.
-_HEAD_BYTES = 64 << 10
-# Bytes of lines that one read takes.
-_LINES_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version whose head is read. The line of a column is read at its first use and kept.
+    """A version: its head, its schema, and the facts of its parts, which are read when needed.
 
-    Each node of a field, at every level of its type, has a line in the manifest (`schema.py`).
+    Each node of a field, at every level of its type, has a line: its number in pre-order.
     """
 
     store: Store
-    head: manifest.Head
+    head: Head
     schema: pa.Schema
-    # The schema of the nodes, once it is made.
-    _nodes: list[pa.Schema] = field(default_factory=list, init=False, repr=False)
-    _lines: dict[int, ColumnParts] = field(default_factory=dict, repr=False)
-    # Lines as bytes: those that were read, also together with an earlier one, and those that this
-    # process has just published. They are compared, and take few bytes beside decoded ones.
-    _read_ahead: dict[int, bytes] = field(default_factory=dict, repr=False)
+    facts: Facts
+    # The schema as the version has it.
+    _schema_bytes: bytes = field(default=b"", repr=False, kw_only=True)
+    # The schema of the nodes, and lists over all row groups, once they are made.
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _parts: dict[int, NodeParts] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     # The line of each field's root, and at the end the number of lines; of another version with the
     # same columns, because it takes long for very many.
     _roots: Sequence[int] = field(default=(), repr=False, kw_only=True)
@@ -73,66 +82,91 @@ class Version:
     @property
     def paths(self) -> tuple[Path, ...]:
         """The path of each node, in pre-order."""
-        return self.head.columns.paths
+        return self.head.paths
+
+    @property
+    def group_count(self) -> int:
+        """Number of row groups; no leaf is read for it."""
+        return self.facts.count
 
     @property
     def row_groups(self) -> tuple[int, ...]:
         """The live rows of each row group."""
-        return self.head.row_groups
+        return self._once("row_groups", lambda: tuple(self.facts.groups["rows"].tolist()))
 
     @property
     def stored_rows(self) -> tuple[int, ...]:
         """The rows that the parts of each row group hold: the live and the deleted ones."""
-        return self.head.stored_rows
+        return self._once("stored_rows", lambda: tuple(self.facts.groups["stored"].tolist()))
 
     @property
     def deleted(self) -> Deleted:
         """The deleted rows of each row group; empty if there are none."""
-        return self.head.deleted
+        if not self.deleted_rows:
+            return ()
+        return self._once("deleted", lambda: tuple(self.facts.words()))
 
     @property
     def all_deleted(self) -> Deleted:
         """`deleted` of each row group, also where there are none."""
-        return self.head.all_deleted
+        return self.deleted or (b"",) * self.group_count
 
     @property
     def deleted_rows(self) -> int:
         """Number of rows that parts hold, and that are no rows of the table."""
-        return self.head.deleted_rows
-
-    @property
-    def changed(self) -> tuple[int, ...]:
-        """For each row group, the newest version whose commit put rows there; see the head."""
-        return self.head.changed
+        return self.facts.deleted_rows
 
     @property
     def all_changed(self) -> tuple[int, ...]:
-        """`changed` of each row group, also where it is left out."""
-        return self.head.all_changed
+        """For each row group, the newest version whose commit put rows there, no blind append."""
+
+        def changed() -> tuple[int, ...]:
+            return tuple(np.maximum(self.facts.groups["changed"], self.head.changed).tolist())
+
+        return self._once("changed", changed)
 
     @property
-    def bundles(self) -> Bundles:
-        """The bundle of each row group."""
-        return self.head.bundles
+    def bundles(self) -> tuple[int, ...]:
+        """The number of the bundle of each row group, 0 for none."""
+        return self._once("bundles", lambda: tuple(self.facts.groups["file"].tolist()))
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
         """The numbers of the bundles that this version names."""
-        return self.head.bundle_numbers
+        return frozenset(self.bundles) - {0}
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made under a name, or make it."""
+        if name not in self._made:
+            self._made[name] = make()
+        found: T = self._made[name]
+        return found
 
     def nbytes(self, line: int) -> int:
-        """Return the decoded bytes of a node."""
-        return self.head.columns.nbytes[line]
+        """Return the decoded bytes of a node; no leaf is read for it."""
+        return int(self.facts.totals[0][line])
 
     def cbytes(self, line: int) -> int:
-        """Return the bytes on disk of a node."""
-        return self.head.columns.cbytes[line]
+        """Return the bytes of the chunks of a node; no leaf is read for it."""
+        return int(self.facts.totals[1][line])
 
     def with_deleted_rows(self) -> "Version":
         """Return this version with its deleted rows as rows, for checks of whole parts."""
-        if not self.deleted:
+        if not self.deleted_rows:
             return self
-        return replace(self, head=replace(self.head, row_groups=self.stored_rows, deleted=()))
+
+        def stored(_: int, run: Run) -> Run:
+            groups = run.groups.copy()
+            groups["rows"], groups["deleted"] = groups["stored"], 0
+            return run.with_groups(groups, run.deleted[:0])
+
+        facts = self.facts.mapped(stored)
+        head = replace(self.head, rows=facts.rows)
+        return Version(self.store, head, self.schema, facts, _roots=self._roots)
+
+    def read_again(self) -> "Version":
+        """Return this version without the leaves that were read."""
+        return read(self.store, self.head.version)
 
     @property
     def is_flat(self) -> bool:
@@ -151,86 +185,72 @@ class Version:
         """Return the flat type of a node, and its path of names as the name of a field."""
         if isinstance(self._roots, range):
             return self.schema.field(line)
-        if not self._nodes:
-            self._nodes.append(node_schema(self.schema))
-        return self._nodes[0].field(line)
+        nodes = self._once("nodes", lambda: node_schema(self.schema))
+        return nodes.field(line)
 
-    def parts(self, line: int) -> ColumnParts:
-        """Return the parts in a line of the manifest; the line is read once."""
-        parts = self._lines.get(line)
-        if parts is None:
-            data = self._line(line)
-            try:
-                parts = manifest.decode_column(data, self.head, line)
-            except DAMAGED as error:
-                self._read_ahead.pop(line, None)
-                raise type(error)(f"{self._context}: {error}") from None
-            # Only a root has the rows of the table.
-            if len(parts.path) == 1:
-                self.check_rows(parts, line)
-            self._lines[line] = parts
-        return parts
+    def parts(self, line: int) -> NodeParts:
+        """Return the parts of a node in all row groups; they are read once."""
+        found = self._parts.get(line)
+        if found is None:
+            groups = self.facts.groups
+            found = NodeParts(self.paths[line], self.records([line]), groups["file"])
+            self._parts[line] = found
+        return found
 
-    def text(self, line: int) -> bytes:
-        """Return the bytes of a line, after comparing its sha256."""
-        data = self._line(line)
-        self._check(data, line)
-        return data
+    def records(
+        self, lines: Sequence[int], groups: Sequence[int] | np.ndarray | None = None
+    ) -> Records:
+        """Return the records of some nodes in some row groups, which ascend; None means all.
 
-    def _check(self, data: bytes, line: int) -> None:
-        try:
-            manifest.check_line(data, self.head, line)
-        except CorruptError as error:
-            # A later read may find the bytes that were written.
-            self._read_ahead.pop(line, None)
-            raise CorruptError(f"{self._context}: {error}") from None
+        Only the leaves that have these row groups are read.
+        """
+        wanted = None if groups is None else np.asarray(groups, np.int64)
+        records = self.facts.records(lines, wanted)
+        if len(lines):
+            shared = [place for place, line in enumerate(lines) if self._shares_rows(line)]
+            rows = records.parts["rows"].reshape(len(lines), records.entries)[shared]
+            known = self.facts.groups if wanted is None else self.facts.group_records(wanted)
+            if (rows != known["stored"]).any():
+                raise CorruptError(f"{self._context}: the rows of a column differ from the table's")
+        return records
 
-    def check_rows(self, parts: ColumnParts, column: int | str) -> None:
-        """Raise CorruptError unless a column has the rows of the table."""
-        if parts.meta.rows != self.head.stored_rows:
-            raise CorruptError(
-                f"{self._context}: the rows of column {column!r} differ from the table's"
-            )
+    def _shares_rows(self, line: int) -> bool:
+        """True if a node has the rows of the table: a column, or a field of structs in one."""
+        if self.is_flat:
+            return True
 
-    def lines(self) -> list[bytes]:
-        """Return the lines of all columns, unparsed and with their sha256, for a new manifest."""
-        columns = self.head.columns
-        if not columns.offsets:
-            return []
-        lines = [self._read_ahead.get(line, b"") for line in range(len(columns.lengths))]
-        if b"" in lines:
-            first, end = columns.offsets[0], columns.offsets[-1] + columns.lengths[-1] + 1
-            lines = self._range(first, end - first).split(b"\n")[:-1]
-        if [len(line) for line in lines] != list(columns.lengths):
-            raise CorruptError(f"{self._context}: the lengths of the lines differ from the head's")
-        for index, line in enumerate(lines):
-            self._check(line, index)
-        # A commit needs them again, for example to compare versions.
-        self._read_ahead.update(enumerate(lines))
-        return lines
+        def make() -> list[bool]:
+            nodes = (Node.of(field.type).share_rows() for field in self.schema)
+            return list(chain.from_iterable(nodes))
 
-    def _line(self, index: int) -> bytes:
-        """Return the bytes of a column's line without its line feed; read the next lines too."""
-        line = self._read_ahead.get(index)
-        if line is not None:
-            return line
-        columns = self.head.columns
-        length = columns.lengths[index]
-        data = self._range(columns.offsets[index], max(length + 1, _LINES_BYTES))
-        if data[length : length + 1] != b"\n":
-            raise CorruptError(f"{self._context}: the line of column {index} is truncated")
-        lines = data[length + 1 :].split(b"\n")[:-1]
-        self._read_ahead[index] = data[:length]
-        for ahead, line in zip(range(index + 1, len(columns.lengths)), lines, strict=False):
-            if len(line) == columns.lengths[ahead]:
-                self._read_ahead[ahead] = line
-        return data[:length]
+        return self._once("shares_rows", make)[line]
 
-    def _range(self, start: int, length: int) -> bytes:
-        try:
-            return self.store.get(self.key, start, length)
-        except KeyNotFound:
-            raise CorruptError(f"{self._context}: the manifest is gone") from None
+    def pruned(self, lines: Sequence[int], keep: Callable[[Records], np.ndarray]) -> np.ndarray:
+        """Return the row groups below the leaves that are kept; see `Facts.pruned`."""
+        return self.facts.pruned(lines, keep)
+
+    def group_records(self, groups: np.ndarray) -> np.ndarray:
+        """Return the record of each of some row groups, which ascend."""
+        return self.facts.group_records(groups)
+
+    def first_rows(self, groups: np.ndarray) -> np.ndarray:
+        """Return the number of live rows before each of some row groups, which ascend."""
+        return self.facts.first_rows(groups)
+
+    def rows_backwards(self) -> Iterator[int]:
+        """Yield the live rows of each row group, the last first; leaves are read when needed."""
+        for run in self.facts.backwards():
+            yield from run.groups["rows"][::-1].tolist()
+
+    def orders(self) -> list[Order]:
+        """Return how the values of each node are compared."""
+        nodes = self.schema if self.is_flat else map(self.node, range(len(self.paths)))
+        return [order_of(field.type) for field in nodes]
+
+    @property
+    def schema_bytes(self) -> bytes:
+        """The schema as the version has it."""
+        return self._schema_bytes or self._once("schema", lambda: schema.encode(self.schema))
 
     @property
     def frame(self) -> dict[str, Json] | None:
@@ -245,6 +265,12 @@ class Version:
     @property
     def _context(self) -> str:
         return f"{self.store.name}/{self.key}"
+
+
+@lru_cache(maxsize=256)
+def order_of(type_: pa.DataType) -> Order:
+    """Return how the words of a type are compared; those without an order as numbers."""
+    return physical(stored_type(value_type(type_))).order or Order.NUMBER
 
 
 def numbers(store: Store) -> list[int]:
@@ -339,7 +365,8 @@ def load(store: Store, number: int) -> Version:
     try:
         return read(store, number)
     except DAMAGED as error:
-        message = f"{store.name}/{layout.manifest(number)}: {error}"
+        place = f"{store.name}/{layout.manifest(number)}: "
+        message = place + str(error).removeprefix(place)
         earlier = latest(store, before=number)
         if earlier is None:
             raise type(error)(message) from None
@@ -358,16 +385,34 @@ def load_unless(cached: Version | None, store: Store, number: int) -> Version:
 def read(store: Store, number: int) -> Version:
     """Like `load`, but errors have neither path nor hint; for loops over many versions."""
     key = layout.manifest(number)
-    data = store.get(key, 0, _HEAD_BYTES)
-    length = manifest.head_length(data)
-    if (length is None or length > len(data)) and len(data) == _HEAD_BYTES:
-        data = store.get(key, 0, jsontext.MAX_BYTES + manifest.SHA_BYTES + 1)
-        length = manifest.head_length(data)
-    head = manifest.decode_head(data[: length or 0])
-    if head.version != number:
-        raise CorruptError(f"the manifest is of version {head.version}")
-    fields = schema.decode(head.schema)
-    return Version(store, head, fields)
+    version = decode(store, key, store.get(key))
+    if version.head.version != number:
+        raise CorruptError(f"the manifest is of version {version.head.version}")
+    return version
+
+
+def encode(head: Head, fields: pa.Schema, tails: Sequence[Tail]) -> bytes:
+    """Return the file of a version with these tails, from level 0 on."""
+    leaves = [tail.encode(level) for level, tail in enumerate(tails)]
+    return encode_version(head.to_json(), schema.encode(fields), leaves)
+
+
+def decode(store: Store, key: str, data: bytes) -> Version:
+    """Read the file of a version, which lies under a key; its leaves are in the store."""
+    file = VersionFile.decode(data)
+    encoded = bytes(file.schema)
+    fields = schema.decode(encoded)
+    head = Head.from_json(file.head, depths_of(fields))
+    columns = len(head.paths)
+    if file.leaves[0].columns != columns:
+        raise CorruptError(f"the tails have {file.leaves[0].columns} columns; the head {columns}")
+    runs = [Run.of_leaf(leaf, f"{store.name}/{key}") for leaf in reversed(file.leaves)]
+    facts = Facts(Leaves(store), runs, columns)
+    if facts.rows != head.rows:
+        raise CorruptError(f"row groups of {facts.rows} rows; the head says {head.rows}")
+    if facts.deleted_rows and DELETIONS not in head.requires:
+        raise CorruptError("there are deleted rows, and 'requires' lacks 'deletions'")
+    return Version(store, head, fields, facts, _schema_bytes=encoded)
 
 
 def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None:

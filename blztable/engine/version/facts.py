@@ -1,0 +1,453 @@
+"""Facts: the records of all parts of a version, in a tree of leaves that versions share.
+
+The row groups of a version are runs of entries, one after the other. An entry of level 0 is a row
+group; one of a level above is a leaf of the level below, which is read at its first use and kept.
+Runs of a version that is read are its tails, the highest level first. A change makes a run of
+level 0 from the entries that it touches, and keeps the leaves around it unread; a commit packs the
+runs into leaves and tails again (`packing.py`). Knows nothing of types and heads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from blztable.errors import BlzError, CorruptError
+from blztable.format import layout
+from blztable.format.leaf import GROUP, Leaf, encode
+from blztable.format.records import PART, WORD, Array, Records, join
+from blztable.format.version_file import Tail
+from blztable.storage.store import KeyNotFound, Store
+
+# The fields of an entry that are sums over the entries of its leaf.
+_SUMS = ("rows", "stored", "groups", "deleted")
+
+
+class Run:
+    """Neighbouring entries of one level: those of a leaf, or some in memory. It never changes."""
+
+    __slots__ = ("_leaf", "_records", "_start", "count", "deleted", "groups", "level", "name")
+
+    def __init__(
+        self,
+        level: int,
+        groups: Array,
+        deleted: Array,
+        records: Records | None = None,
+        leaf: tuple[Leaf, int] | None = None,
+        name: str = "",
+    ) -> None:
+        """Join groups, words of deleted rows, and records; or those of a leaf from an entry on."""
+        self.level = level
+        self.groups = groups
+        self.deleted = deleted
+        self._records = records
+        self._leaf = leaf[0] if leaf else None
+        self._start = leaf[1] if leaf else 0
+        # Of the leaf, for messages.
+        self.name = name
+        # The number of row groups.
+        self.count = int(groups["groups"].sum()) if level else len(groups)
+
+    @classmethod
+    def of_leaf(cls, leaf: Leaf, name: str) -> Self:
+        """Return the entries of a leaf, whose records are not read."""
+        with _named(name):
+            return cls(leaf.level, leaf.groups, leaf.deleted, leaf=(leaf, 0), name=name)
+
+    @classmethod
+    def of_tail(cls, tail: Tail, level: int = 0) -> Self:
+        """Return entries in memory."""
+        return cls(level, tail.groups, tail.deleted, tail.records)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the records, of a part of a leaf about."""
+        if self._leaf is not None:
+            return len(self._leaf.data) * len(self) // max(self._leaf.entries, 1)
+        return sum(array.nbytes for array in self.records().arrays)
+
+    def records(self, lines: Sequence[int] | Array | None = None) -> Records:
+        """Return the checked records of some nodes; None means all."""
+        if self._leaf is None:
+            assert self._records is not None
+            if lines is None:
+                return self._records
+            return self._records.of(lines, range(len(self)))
+        with _named(self.name):
+            found = self._leaf.records(lines)
+        if len(self) == found.entries:
+            return found
+        return found.of(range(found.columns), range(self._start, self._start + len(self)))
+
+    def cut(self, start: int, stop: int) -> "Run":
+        """Return the entries from `start` to `stop`."""
+        if (start, stop) == (0, len(self)):
+            return self
+        words = np.cumsum(self.groups["deleted"]) if len(self.deleted) else ()
+        first = int(words[start - 1]) if start and len(words) else 0
+        last = int(words[stop - 1]) if stop > start and len(words) else first
+        groups, deleted = self.groups[start:stop], self.deleted[first:last]
+        if self._leaf is not None:
+            leaf = (self._leaf, self._start + start)
+            return Run(self.level, groups, deleted, leaf=leaf, name=self.name)
+        records = self.records()
+        records = records.of(range(records.columns), range(start, stop))
+        return Run(self.level, groups, deleted, records)
+
+    def with_groups(self, groups: Array, deleted: Array | None = None) -> "Run":
+        """Return these entries with other groups, and the same parts."""
+        words = self.deleted if deleted is None else deleted
+        return Run(self.level, groups, words, self.records())
+
+    def encoded(self) -> bytes:
+        """Return the bytes of a leaf with these entries."""
+        leaf = self._leaf
+        if leaf is not None and len(self) == leaf.entries:
+            return bytes(leaf.data)
+        return encode(self.level, self.groups, self.deleted, self.records())
+
+    def words(self) -> list[bytes]:
+        """Return the words that name the deleted rows of each row group."""
+        if not len(self.deleted):
+            return [b""] * len(self)
+        ends = (np.cumsum(self.groups["deleted"]) * WORD.itemsize).tolist()
+        data = self.deleted.tobytes()
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def joined(runs: Sequence[Run], level: int, columns: int) -> Run:
+    """Return the entries of runs of one level as one run."""
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        return Run.of_tail(Tail.empty(columns), level)
+    groups = np.concatenate([run.groups for run in runs])
+    deleted = np.concatenate([run.deleted for run in runs])
+    return Run(level, groups, deleted, join([run.records() for run in runs]))
+
+
+class Leaves:
+    """The leaves of a table that were read, by their numbers; versions share them."""
+
+    def __init__(self, store: Store) -> None:
+        """Begin without leaves."""
+        self.store = store
+        self._read: dict[int, Leaf] = {}
+
+    def keep(self, number: int, leaf: Leaf) -> None:
+        """Keep a leaf that was just written."""
+        self._read[number] = leaf
+
+    def open(self, level: int, columns: int, entry: Array) -> Run:
+        """Return the leaf that an entry of a level names; CorruptError unless it is that one."""
+        number = int(entry["file"])
+        name = f"{self.store.name}/{layout.leaf(number)}"
+        leaf = self._read.get(number)
+        if leaf is None:
+            try:
+                data = self.store.get(layout.leaf(number))
+            except KeyNotFound:
+                raise CorruptError(f"{name}: the leaf is missing") from None
+            with _named(name):
+                leaf = Leaf(data)
+        if (len(leaf.data), leaf.crc) != (int(entry["size"]), int(entry["crc"])):
+            raise CorruptError(f"{name}: the leaf is not the one that the level above names")
+        if (leaf.level, leaf.columns) != (level - 1, columns):
+            raise CorruptError(
+                f"{name}: a leaf of level {leaf.level} and {leaf.columns} columns; expected level "
+                f"{level - 1} and {columns} columns"
+            )
+        run = Run.of_leaf(leaf, name)
+        if any(int(run.groups[field].sum()) != int(entry[field]) for field in _SUMS):
+            raise CorruptError(f"{name}: the leaf has other rows than the level above says")
+        self._read[number] = leaf
+        return run
+
+
+class _named:
+    """Errors of a leaf begin with its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, BlzError) and self._name and not str(error).startswith(self._name):
+            raise type(error)(f"{self._name}: {error}") from None
+
+
+class Facts:
+    """The records of all parts of a version. It never changes."""
+
+    def __init__(self, leaves: Leaves, runs: Iterable[Run], columns: int) -> None:
+        """Join runs in the order of the rows; each level may come anywhere."""
+        self.leaves = leaves
+        self.runs = tuple(run for run in runs if len(run))
+        self.columns = columns
+        # The number of row groups.
+        self.count = sum(run.count for run in self.runs)
+
+    def _total(self, field: str) -> int:
+        return sum(int(run.groups[field].sum()) for run in self.runs)
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of live rows."""
+        return self._total("rows")
+
+    @cached_property
+    def deleted_rows(self) -> int:
+        """Number of rows that parts hold, and that are no rows of the table."""
+        return self._total("stored") - self.rows
+
+    @cached_property
+    def totals(self) -> tuple[Array, Array]:
+        """The decoded bytes of each node, and those on disk."""
+        found = np.zeros((2, self.columns), np.int64)
+        for run in self.runs:
+            parts = run.records().parts.reshape(self.columns, len(run))
+            for total, field in zip(found, ("nbytes", "cbytes"), strict=True):
+                total += parts[field].astype(np.int64).sum(1)
+        return found[0], found[1]
+
+    def walk(self, wanted: Array | None = None) -> Iterator[tuple[int, int, Run]]:
+        """Yield the runs of level 0 with the number of row groups and of rows before each.
+
+        Of leaves only those are read that have one of the row groups `wanted`, which ascend.
+        """
+        group = rows = 0
+        for run in self.runs:
+            yield from self._below(run, group, rows, wanted)
+            group += run.count
+            rows += int(run.groups["rows"].sum())
+
+    def _below(
+        self, run: Run, group: int, rows: int, wanted: Array | None
+    ) -> Iterator[tuple[int, int, Run]]:
+        if wanted is not None:
+            first, last = np.searchsorted(wanted, [group, group + run.count])
+            wanted = wanted[first:last]
+            if not len(wanted):
+                return
+        if run.level == 0:
+            yield group, rows, run
+            return
+        groups = _before(run.groups["groups"], group)
+        before = _before(run.groups["rows"], rows)
+        entries = range(len(run))
+        if wanted is not None:
+            entries = np.unique(np.searchsorted(groups, wanted, "right") - 1).tolist()
+        for entry in entries:
+            leaf = self.below(run, entry)
+            yield from self._below(leaf, int(groups[entry]), int(before[entry]), wanted)
+
+    def below(self, run: Run, entry: int) -> Run:
+        """Return the leaf that an entry of a run names."""
+        return self.leaves.open(run.level, self.columns, run.groups[entry])
+
+    @cached_property
+    def groups(self) -> Array:
+        """The record of each row group."""
+        return self.group_records(None)
+
+    def group_records(self, groups: Array | None) -> Array:
+        """Return the record of each of some row groups, which ascend; None means all."""
+        found = [np.zeros(0, GROUP)]
+        for first, _, run in self.walk(groups):
+            found.append(run.groups if groups is None else run.groups[_within(groups, first, run)])
+        return np.concatenate(found)
+
+    def first_rows(self, groups: Array) -> Array:
+        """Return the number of live rows before each of some row groups, which ascend."""
+        found = [np.zeros(0, np.int64)]
+        for first, rows, run in self.walk(groups):
+            found.append(_before(run.groups["rows"], rows)[_within(groups, first, run)])
+        return np.concatenate(found)
+
+    def words(self) -> list[bytes]:
+        """Return the words that name the deleted rows of each row group."""
+        return [words for _, _, run in self.walk() for words in run.words()]
+
+    def records(self, lines: Sequence[int], groups: Array | None = None) -> Records:
+        """Return the records of some nodes in some row groups, which ascend; None means all."""
+        found = []
+        for first, _, run in self.walk(groups):
+            records = run.records(lines)
+            if groups is not None:
+                within = _within(groups, first, run)
+                if len(within) < len(run):
+                    records = records.of(range(len(lines)), within)
+            found.append(records)
+        return join(found) if found else Records(len(lines), 0, np.zeros(0, PART))
+
+    def pruned(self, lines: Sequence[int], keep: Callable[[Records], Array]) -> Array:
+        """Return the row groups below the leaves that are kept, ascending.
+
+        `keep` gets the records of some nodes over leaves of one level, and says which of them may
+        have a wanted row. Only these are read.
+        """
+        found = [np.zeros(0, np.int64)]
+        group = 0
+        for run in self.runs:
+            waiting = [(group, run)]
+            while waiting:
+                first, one = waiting.pop()
+                if one.level == 0:
+                    found.append(np.arange(first, first + len(one)))
+                    continue
+                before = _before(one.groups["groups"], first)
+                kept = np.flatnonzero(keep(one.records(lines)))
+                waiting += [(int(before[e]), self.below(one, e)) for e in kept[::-1].tolist()]
+            group += run.count
+        return np.concatenate(found)
+
+    def backwards(self) -> Iterator[Run]:
+        """Yield the runs of level 0 from the last to the first; leaves are read when needed."""
+        waiting = list(self.runs)
+        while waiting:
+            run = waiting.pop()
+            if run.level == 0:
+                yield run
+            else:
+                # One leaf at a time.
+                last = len(run) - 1
+                waiting += [run.cut(0, last)] if last else []
+                waiting.append(self.below(run, last))
+
+    def changed_after(self, number: int) -> list[int]:
+        """Return the row groups whose record says a higher version than this in `changed`."""
+        found: list[int] = []
+        group = 0
+        for run in self.runs:
+            waiting = [(group, run)]
+            while waiting:
+                first, one = waiting.pop()
+                touched = np.flatnonzero(one.groups["changed"] > number)
+                if one.level == 0:
+                    found += (first + touched).tolist()
+                    continue
+                before = _before(one.groups["groups"], first)
+                waiting += [(int(before[e]), self.below(one, e)) for e in touched[::-1].tolist()]
+            group += run.count
+        return found
+
+    def unseen(self, seen: set[int], least: int = 0) -> Iterator[tuple[int, int] | Run]:
+        """Yield the number and size of each leaf that is not in `seen`, and its run of level 0.
+
+        `seen` gets all leaves that were yielded. A leaf whose number is below `least` names no file
+        from there on, and is left out, too.
+        """
+        waiting = [*reversed(self.runs)]
+        while waiting:
+            run = waiting.pop()
+            if run.level == 0:
+                yield run
+                continue
+            numbers, sizes = run.groups["file"].tolist(), run.groups["size"].tolist()
+            for entry, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
+                if number not in seen and number >= least:
+                    waiting.append(self.below(run, entry))
+                    seen.add(number)
+                    yield number, size
+
+    def between(self, start: int, stop: int) -> list[Run]:
+        """Return the runs of the row groups from `start` to `stop`; leaves within are not read."""
+        found, first = [], 0
+        for run in self.runs:
+            found += self._between(run, start - first, stop - first)
+            first += run.count
+        return found
+
+    def _between(self, run: Run, start: int, stop: int) -> list[Run]:
+        start, stop = max(start, 0), min(stop, run.count)
+        if start >= stop:
+            return []
+        if stop - start == run.count:
+            return [run]
+        if run.level == 0:
+            return [run.cut(start, stop)]
+        first = _before(run.groups["groups"], 0)
+        left = int(np.searchsorted(first, start, "right")) - 1
+        right = int(np.searchsorted(first, stop, "left")) - 1
+        if left == right:
+            at = int(first[left])
+            return self._between(self.below(run, left), start - at, stop - at)
+        found: list[Run] = []
+        whole, last = left, right + 1
+        if first[left] < start:
+            leaf = self.below(run, left)
+            found += self._between(leaf, start - int(first[left]), leaf.count)
+            whole += 1
+        if first[right + 1] > stop:
+            last -= 1
+        if whole < last:
+            found.append(run.cut(whole, last))
+        if last == right:
+            found += self._between(self.below(run, right), 0, stop - int(first[right]))
+        return found
+
+    def edited(self, wanted: Array, edit: Callable[[int, Run], Run]) -> "Facts":
+        """Return facts in which each run that has one of the row groups `wanted` is edited.
+
+        `edit` gets the run of level 0 and the number of row groups before it.
+        """
+        found: list[Run] = []
+        first = 0
+        for run in self.runs:
+            found += self._edited(run, first, wanted, edit)
+            first += run.count
+        return Facts(self.leaves, found, self.columns)
+
+    def _edited(
+        self, run: Run, first: int, wanted: Array, edit: Callable[[int, Run], Run]
+    ) -> list[Run]:
+        low, high = np.searchsorted(wanted, [first, first + run.count])
+        if low == high:
+            return [run]
+        if run.level == 0:
+            return [edit(first, run)]
+        before = _before(run.groups["groups"], first)
+        entries = np.unique(np.searchsorted(before, wanted[low:high], "right") - 1).tolist()
+        found: list[Run] = []
+        at = 0
+        for entry in entries:
+            found += [run.cut(at, entry)] if at < entry else []
+            found += self._edited(self.below(run, entry), int(before[entry]), wanted, edit)
+            at = entry + 1
+        return [*found, run.cut(at, len(run))] if at < len(run) else found
+
+    def mapped(self, edit: Callable[[int, Run], Run], columns: int | None = None) -> "Facts":
+        """Return facts in which all runs are of level 0 and edited as by `edited`."""
+        runs = [edit(first, run) for first, _, run in self.walk()]
+        return Facts(self.leaves, runs, self.columns if columns is None else columns)
+
+    def followed_by(self, run: Run) -> "Facts":
+        """Return facts with more row groups at the end.
+
+        Runs in memory are joined with shorter ones, so that thousands of appends leave few.
+        """
+        runs = [*self.runs]
+        while runs and runs[-1].level == 0 and len(runs[-1]) <= len(run):
+            run = joined([runs.pop(), run], 0, self.columns)
+        return Facts(self.leaves, [*runs, run], self.columns)
+
+
+def _before(counts: Array, first: int) -> Array:
+    """Return how much lies before each entry, and behind the last one, given what lies before."""
+    before = np.full(len(counts) + 1, first, np.int64)
+    np.cumsum(counts.astype(np.int64), out=before[1:])
+    before[1:] += first
+    return before
+
+
+def _within(groups: Array, first: int, run: Run) -> Array:
+    """Return which entries of a run of level 0 are among these row groups."""
+    low, high = np.searchsorted(groups, [first, first + len(run)])
+    return groups[low:high] - first
