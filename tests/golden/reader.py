@@ -42,22 +42,18 @@ LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 MANIFEST, SECTION = struct.Struct("<8sII"), struct.Struct("<QII")
 LEAF, INDEX = struct.Struct("<8sIIII"), struct.Struct("<Q6I")
 CHUNK_HEADER = struct.Struct("<BBBBIII")
-GROUP = np.dtype(
-    [(name, "<u8") for name in ("rows", "stored", "changed", "file")]
-    + [(name, "<u4") for name in ("size", "crc", "groups", "deleted")]
-)
-PART = np.dtype(
-    [(name, "<u8") for name in ("file", "offset", "rows", "nbytes", "cbytes")]
-    + [(name, "u1") for name in ("streams", "page", "flags", "prefix")]
-    + [("pages", "<u4")]
-)
-STREAM = np.dtype(
-    [("nbytes", "<u8"), ("chunk", "<u4"), ("words", "<u4")]
-    + [(n, "u1") for n in ("name", "kind", "flags", "power", "width", "typesize")]
-    + [("exceptions", "<u2")]
-)
-CHUNK = np.dtype([("size", "<u4"), ("crc", "<u4")])
-PAGE = np.dtype([("min", "<i8"), ("max", "<i8"), ("nulls", "<u4"), ("nans", "<u4")])
+
+
+def record(text: str) -> np.dtype[Any]:
+    """Return a struct: `u8 a b, u1 c` has two fields of 8 bytes and one of a byte."""
+    groups = [group.split() for group in text.split(",")]
+    return np.dtype([(name, f"<{kind}") for kind, *names in groups for name in names])
+
+
+GROUP = record("u8 rows stored changed file, u4 size crc groups deleted")
+PART = record("u8 file offset rows nbytes cbytes, u1 streams page flags prefix, u4 pages")
+STREAM = record("u8 nbytes, u4 chunk words, u1 name kind flags power width typesize, u2 exceptions")
+CHUNK, PAGE = record("u4 size crc"), record("i8 min max, u4 nulls nans")
 
 VALID, VALUES, LENGTHS, ITEMS_VALID, ITEMS_LENGTHS, ITEMS_VALUES = range(6)
 PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
@@ -223,7 +219,7 @@ def below(store: Any, leaf: "Leaf") -> Iterator["Leaf"]:
     if leaf.level == 0:
         yield leaf
         return
-    for number, group in enumerate(leaf.groups):
+    for group in leaf.groups:
         data = store.get(f"meta/leaf/{group['file']:020d}")
         child = Leaf(data)
         need(len(data) == group["size"] and child.crc == group["crc"], "the leaf of the group")
@@ -244,7 +240,6 @@ class Part:
     streams: dict[int, "Stream"]
     pages: Any
     prefix: bytes
-    group: int = 0
 
     @property
     def rows(self) -> int:
@@ -347,16 +342,17 @@ class Leaf:
                 check_stream(one)
                 need(one["name"] > max(streams, default=-1), "names that ascend")
                 count = -(-int(one["nbytes"]) // int(one["chunk"])) if one["chunk"] else 0
-                stream = Stream(one, None, take(1, count))
-                streams[int(one["name"])] = stream
-                check_chunks(stream)
+                stream = streams[int(one["name"])] = Stream(one, None, take(1, count))
+                for number, (size, _) in enumerate(stream.chunks.tolist()):
+                    nbytes = min(stream.chunk, stream.nbytes - number * stream.chunk)
+                    need(16 < size <= nbytes + 16 and nbytes <= size * MAX_RATIO, "a chunk's size")
+                    stream.sizes.append(nbytes)
             pages = take(2, record["pages"])
             for stream in streams.values():
                 stream.words = take(3, stream.record["words"])
-            prefix = take(4, record["prefix"]).tobytes()
             check_part(record, pages, self.level)
             need(not self.level or not streams, "no streams of leaves")
-            parts.append(Part(record, streams, pages, prefix))
+            parts.append(Part(record, streams, pages, take(4, record["prefix"]).tobytes()))
         need(took == list(map(len, others)), "no records that are left over")
         return parts
 
@@ -366,12 +362,10 @@ def check_part(record: Any, pages: Any, level: int) -> None:
     rows, log2 = int(record["rows"]), int(record["page"])
     need(3 <= log2 <= 30 and rows < MAX_ROWS and record["nbytes"] < MAX_STREAM_BYTES, "a part")
     need(record["offset"] < MAX_OFFSET and record["flags"] < 8, "a part")
-    count = 1 if level else -(-rows >> log2)
-    need(len(pages) == count or (not level and len(pages) == 0), "pages of all rows")
-    if not level:
-        sizes = [min(1 << log2, rows - first) for first in range(0, rows, 1 << log2)]
-        sums = pages["nulls"].astype("i8") + pages["nans"]
-        need(all(one <= size for one, size in zip(sums, sizes, strict=False)), "nulls of a page")
+    need(len(pages) in ([1] if level else [0, -(-rows >> log2)]), "pages of all rows")
+    sizes = [min(1 << log2, rows - first) for first in range(0, rows, 1 << log2)]
+    sums = () if level else pages["nulls"].astype("i8") + pages["nans"]
+    need(all(one <= size for one, size in zip(sums, sizes, strict=False)), "nulls of a page")
 
 
 def check_stream(one: Any) -> None:
@@ -379,29 +373,13 @@ def check_stream(one: Any) -> None:
     need(one["nbytes"] < MAX_STREAM_BYTES and one["chunk"] <= MAX_CHUNK_BYTES, "a stream's bytes")
     need(one["name"] <= 5 and one["kind"] <= 4 and one["flags"] < 16, "a stream that is known")
     need(one["power"] <= 18 and one["width"] in (0, 1, 2, 4, 8), "an encoding in its limits")
-    need(one["typesize"] > 0, "a typesize")
     has_chunks = one["nbytes"] > 0 and one["kind"] != PER_ITEM
-    need((one["chunk"] > 0) == has_chunks, "chunks of bytes")
+    need((one["chunk"] > 0) == has_chunks and one["typesize"] > 0, "chunks of bytes")
     need(one["kind"] != CONSTANT or one["nbytes"] == 0, "no bytes of a constant")
-
-
-def check_chunks(stream: Stream) -> None:
-    """Check the records of chunks."""
-    for number, (size, _) in enumerate(stream.chunks.tolist()):
-        nbytes = min(stream.chunk, stream.nbytes - number * stream.chunk)
-        need(16 < size <= nbytes + 16 and nbytes <= size * MAX_RATIO, "a chunk of a size")
-        stream.sizes.append(nbytes)
 
 
 # Types
 
-WIDTHS = {
-    1: [pa.int8(), pa.uint8(), pa.bool_()],
-    2: [pa.int16(), pa.uint16(), pa.float16()],
-    4: [pa.int32(), pa.uint32(), pa.float32(), pa.date32()],
-    8: [pa.int64(), pa.uint64(), pa.float64(), pa.date64()],
-    16: [pa.month_day_nano_interval()],
-}
 TEXT = (pa.string(), pa.large_string(), pa.string_view())
 BYTES = (*TEXT, pa.binary(), pa.large_binary(), pa.binary_view())
 # What the nodes of nested types have for themselves.
@@ -415,18 +393,14 @@ def storage(type_: pa.DataType) -> pa.DataType:
 
 def width_of(type_: pa.DataType) -> int:
     """Return the bytes of a value of fixed width."""
-    for width, types in WIDTHS.items():
-        if type_ in types:
-            return width
     kinds = pa.types
-    if any(
-        is_kind(type_)
-        for is_kind in (kinds.is_time, kinds.is_timestamp, kinds.is_duration, kinds.is_decimal)
-    ):
-        return int(type_.bit_width) // 8
-    if kinds.is_fixed_size_binary(type_):
+    if kinds.is_boolean(type_):
+        return 1
+    if kinds.is_fixed_size_binary(type_) and not kinds.is_decimal(type_):
         need(type_.byte_width <= MAX_WIDTH, "a width that can be stored")
         return int(type_.byte_width)
+    if kinds.is_primitive(type_) or kinds.is_decimal(type_) or kinds.is_interval(type_):
+        return int(type_.bit_width) // 8
     raise Refused(f"a column of {type_}, which version 1 does not store")
 
 
@@ -438,25 +412,15 @@ def value_type(type_: pa.DataType) -> pa.DataType:
 def node_of(type_: pa.DataType) -> tuple[pa.DataType, list[pa.DataType]]:
     """Return the type of a node's own streams, and the types of its children."""
     kinds = pa.types
-    if kinds.is_struct(type_):
-        return STRUCT, [storage(type_.field(number).type) for number in range(type_.num_fields)]
-    if kinds.is_union(type_):
-        return pa.int8(), [storage(type_.field(number).type) for number in range(type_.num_fields)]
+    if kinds.is_struct(type_) or kinds.is_union(type_):
+        children = [storage(type_.field(number).type) for number in range(type_.num_fields)]
+        return (STRUCT if kinds.is_struct(type_) else pa.int8()), children
     if kinds.is_fixed_size_list(type_):
         return STRUCT, [storage(type_.value_type)]
-    if any(
-        is_kind(type_)
-        for is_kind in (
-            kinds.is_list,
-            kinds.is_large_list,
-            kinds.is_list_view,
-            kinds.is_large_list_view,
-        )
-    ):
-        return LIST, [storage(type_.value_type)]
     if kinds.is_map(type_):
         return LIST, [storage(type_.key_type), storage(type_.item_type)]
-    if kinds.is_run_end_encoded(type_):
+    lists = kinds.is_list, kinds.is_large_list, kinds.is_list_view, kinds.is_large_list_view
+    if any(is_kind(type_) for is_kind in (*lists, kinds.is_run_end_encoded)):
         return LIST, [storage(type_.value_type)]
     if kinds.is_dictionary(type_):
         need(not kinds.is_dictionary(type_.value_type), "a dictionary of plain values")
@@ -527,17 +491,12 @@ class Nodes:
                 need(not bundled or "bundles" in self.head["requires"], "a feature for bundles")
                 folder = "group" if bundled else "/".join(f"col{one}" for one in self.paths[number])
                 data = self.store.get(f"data/{folder}/__{part.record['file']}__.bin")
-            check_memory(part)
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            claimed = 8 * part.rows + sum(one.nbytes for one in part.streams.values())
+            need(claimed <= memory, "less than the memory of this machine")
             decompress(part, data)
             rows.append(rows_of(type_, part))
         return rows, parts
-
-
-def check_memory(part: Part) -> None:
-    """Refuse more rows or bytes than this machine has memory for."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    claimed = sum(one.nbytes for one in part.streams.values())
-    need(claimed + 8 * part.rows <= memory, "less than the memory of this machine")
 
 
 def rows_below(type_: pa.DataType, groups: list[list[Row]]) -> list[int] | None:
@@ -636,7 +595,7 @@ def items_of_file(part: Part, stream: Stream, data: bytes, at: int) -> int:
     places = [*offsets.tolist(), end]
     need(places[0] == at, "items from the first on")
     for start, stop in pairwise(places):
-        need(16 <= stop - 4 - start and stop <= len(data), "room for an item")
+        need(stop - start >= 20 and stop <= len(data), "room for an item")
         chunk = data[start : stop - 4]
         need(zlib.crc32(chunk) == int.from_bytes(data[stop - 4 : stop], "little"), "an item's crc")
         nbytes = CHUNK_HEADER.unpack_from(chunk)[4]
