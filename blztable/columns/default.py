@@ -27,7 +27,7 @@ from blztable.arrow.types import (
     stored_type,
     value_type,
 )
-from blztable.columns.codecs.dictionary import room
+from blztable.columns.dictionaries import room
 from blztable.columns.parts.physical import Form, Physical, physical, validity_of, values_of
 from blztable.columns.types import take
 from blztable.errors import CorruptError, LimitError

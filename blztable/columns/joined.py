@@ -18,7 +18,7 @@ from blztable.arrow.nested.assemble import rebuilt
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import CODES, ITEMS, RUNS, SIZE, Node
 from blztable.arrow.types import offset_dtype, offsets_of, stored_type
-from blztable.columns.codecs.dictionary import numbered, room
+from blztable.columns.dictionaries import numbered, room
 from blztable.errors import SchemaError
 
 # Returns flat arrays as one.

@@ -101,7 +101,7 @@ class CTable(Verbs, Closing):
     ...     print(t.schema.types, t.storage, t.row_groups[0].stop)
     ...     print(t["people"][0], dict(t.attrs))
     (2, 2) ['city', 'people'] 1 32
-    [DataType(string), DataType(int64)] Storage(checksum='crc32') 2
+    [DataType(string), DataType(int64)] Storage() 2
     2748000 {}
     """
 

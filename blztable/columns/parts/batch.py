@@ -211,7 +211,7 @@ def _decimals_by(
                 exceptions = row[own].reshape(shape), bits[own].reshape(shape)
                 words = np.concatenate([base[some], *exceptions], axis=1)
             flags = (TIMES if times else 0) | (NAN_CODE if has else 0)
-            stream = _numbers(data, width, power=power, flags=flags, exceptions=many)
+            stream = _numbers(data, width, power, flags, many)
             codes = _rows_of(data, inside)
             yield _batch(places[some], rows, page, 8, stream, codes, words, pages[some])
 
@@ -228,9 +228,19 @@ def _widths(spans: Array) -> Array:
     return widths
 
 
-def _numbers(data: Array, width: int, **fields: int) -> Stream:
+def _numbers(
+    data: Array, width: int, power: int = 0, flags: int = 0, exceptions: int = 0
+) -> Stream:
     typesize = typesize_of_codes(data.shape[1], width)
-    return Stream(VALUES, NUMBERS, typesize=typesize, width=width, **fields)
+    return Stream(
+        VALUES,
+        NUMBERS,
+        typesize=typesize,
+        flags=flags,
+        power=power,
+        width=width,
+        exceptions=exceptions,
+    )
 
 
 def _no_words(count: int) -> Array:

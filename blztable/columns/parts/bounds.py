@@ -83,8 +83,11 @@ def of_floats(
     zeros = (low == 0) | (high == 0)
     if zeros.any() and (np.signbit(values) & (values == 0)).any():
         for place in np.argwhere(zeros).tolist():
-            rows = (*place[:-1], slice(place[-1] << page, place[-1] + 1 << page))
-            exact = values[rows] if ordered is None else values[rows][ordered[rows]]
+            of_part, start = tuple(place[:-1]), place[-1] << page
+            rows = slice(start, start + (1 << page))
+            exact = values[of_part][rows]
+            if ordered is not None:
+                exact = exact[ordered[of_part][rows]]
             words = words_of(exact, form)
             pages[tuple(place)]["min"], pages[tuple(place)]["max"] = words.min(), words.max()
 

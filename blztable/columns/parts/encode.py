@@ -271,7 +271,7 @@ class _Part:
         elif form.form is Form.WIDE:
             self._encode_wide(values, form)
         elif form.form is Form.OPAQUE:
-            self._encode_few(values, form, form.width) or self._encode_plain(values, form)
+            self._encode_few_or_plain(values, form)
         else:
             self._encode_integers(values, form)
 
@@ -302,7 +302,7 @@ class _Part:
         low = _as_one_word(values, form)
         if low is None:
             bounds.of_words(self.pages, upper_words(values, form), self.page, self.valid)
-            self._encode_few(values, form, form.width) or self._encode_plain(values, form)
+            self._encode_few_or_plain(values, form)
             return
         extremes = numbers.extremes(low, self.valid, self.page)
         bounds.put(self.pages, *extremes)
@@ -356,6 +356,10 @@ class _Part:
             self.flags |= NAN_IS_NULL
             self.streams = [_plain(values, form)]
         else:
+            self._encode_plain(values, form)
+
+    def _encode_few_or_plain(self, values: Array, form: Physical) -> None:
+        if not self._encode_few(values, form, form.width):
             self._encode_plain(values, form)
 
     def _encode_few(self, values: Array, form: Physical, below: int) -> bool:

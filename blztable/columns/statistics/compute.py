@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.types import as_stored, bytes_of, is_binary, is_text
-from blztable.columns.codecs.fixed import NUMPY_TYPES
+from blztable.columns.parts.physical import NUMPY_TYPES
 from blztable.format.line import Statistics
 
 PREFIX_BYTES = 32

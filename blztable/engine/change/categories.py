@@ -16,7 +16,7 @@ from blztable.arrow.nested.assemble import rebuilt, without_unused
 from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import as_stored
-from blztable.columns.codecs.dictionary import numbered
+from blztable.columns.dictionaries import numbered
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan

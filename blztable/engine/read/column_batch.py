@@ -24,10 +24,11 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.block_terms import VALID, VALUES
 from blztable.columns.blocks import VALIDITY, StreamLayout
-from blztable.columns.codecs.fixed import NUMPY_TYPES, layout
+from blztable.columns.codecs.fixed import layout
 from blztable.columns.encodings.batch import decode_batch, form_of
 from blztable.columns.encodings.numbers import Narrow, Scaled
 from blztable.columns.encodings.parse import StreamContext
+from blztable.columns.parts.physical import NUMPY_TYPES
 from blztable.engine.read.parts import OpenBundle, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory

@@ -52,12 +52,12 @@ from blztable.block_terms import (
 )
 from blztable.closing import Closing
 from blztable.columns.blocks import Encoding, StreamLayout
-from blztable.columns.parts import decimals
 from blztable.columns.codecs.lists import ROWS, Below
 from blztable.columns.encodings.dictionary import Dictionary, Spelled
 from blztable.columns.encodings.items import ByChunks
 from blztable.columns.encodings.numbers import words_to_json
 from blztable.columns.encodings.parse import StreamContext, parse
+from blztable.columns.parts import decimals
 from blztable.columns.sinks import Decoding, Sink
 from blztable.columns.types import layout_of
 from blztable.engine.version.versions import DAMAGED, Version

@@ -178,8 +178,7 @@ def _shape_of(data: Array) -> Array:
 def _in_order(found: Sequence[Records], columns: Array) -> tuple[Records, list[int]]:
     """Return the records of all parts in the order of their columns, and that of their chunks."""
     arrays = [
-        concatenated([one.arrays[place] for one in found], kind)
-        for place, kind in enumerate(KINDS)
+        concatenated([one.arrays[place] for one in found], kind) for place, kind in enumerate(KINDS)
     ]
     whole = Records(len(columns), 1, *arrays)
     orders = [np.argsort(columns[owner], kind="stable") for owner in whole.owners()]

@@ -110,7 +110,7 @@ def records_of(
             many = batch.rows
             before = lengths[0, :first] + DIGEST_BYTES
             offsets = int(before.sum()) + sums(lengths[0, first : first + many] + DIGEST_BYTES)
-            words[number] = np.array([[crc32(offsets[:-1].astype(WORD))]], WORD)
+            words[number] = np.array([[crc32(offsets[:-1].astype(WORD).data)]], WORD)
             listed[first : first + many] = False
         else:
             size = chunk_size(nbytes, stream.typesize, target)

@@ -45,6 +45,7 @@ class ColumnWriter:
         parts = [self.parts[group] for group in groups or sorted(self.parts)]
         return join(parts) if parts else Records(1, 0, np.zeros(0, PART))
 
+
 # For modules that are not on records yet.
 WrittenPart = Records
 

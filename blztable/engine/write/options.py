@@ -19,7 +19,6 @@ from blztable.engine.write.row_groups import Expected, GroupRows
 from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
-from blztable.format.header import BY_NAME, Checksum
 from blztable.format.jsontext import MAX_NUMBER, Json
 from blztable.format.metadata import MAX_PAGE_ROWS
 from blztable.metalayers import check_fixed
@@ -33,14 +32,13 @@ SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
 # How columns of Python objects are stored.
 OBJECTS = ("infer", "json", "error")
-CHECKSUM = "crc32"
 
 # Options that may differ by column. The properties of a table keep them; the schema keeps the
 # digits, and the head the metalayers.
 BY_COLUMN = ("encoding", "packing", "optimize", "compression", "clevel", "shuffle", "page_rows")
 OF_COLUMNS = (*BY_COLUMN, "digits", "meta")
 # Options that are stored in the properties of a table.
-KEPT = (*BY_COLUMN, "checksum", "row_group_rows", "expectedlen", "nan_as_null")
+KEPT = (*BY_COLUMN, "row_group_rows", "expectedlen", "nan_as_null")
 
 # Largest number of bytes of a commit_id in UTF-8.
 MAX_ID_LENGTH = 1000
@@ -95,8 +93,6 @@ class Storage:
         and the shuffle that a trial on a small part of it finds best: lz4 for numbers, lz4hc for
         text, and zstd where it saves very much, as with UUIDs. With "speed", all are lz4; with
         "size", zstd, except where lz4 makes numbers as small.
-    checksum : {"crc32", "adler32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"}, optional
-        Checksum of each chunk; "crc32" by default.
     page_rows : int, optional
         Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
         A column with this option shares no file with others.
@@ -135,7 +131,7 @@ class Storage:
         Fixed metalayers of the table, or of the column: at most 16 named bytes, of 65,535 bytes
         together, that keep their length. An append changes those that are there.
     columns : mapping of column names to Storage, optional
-        Options of single columns: all but `checksum`, `row_group_rows`, `expectedlen`,
+        Options of single columns: all but `row_group_rows`, `expectedlen`,
         `nan_as_null`, `objects`, `layout`, `sort_by` and `attrs`.
 
     Raises
@@ -162,7 +158,6 @@ class Storage:
     encoding: Literal["auto", "plain"] | None = None
     packing: Literal["packed", "per_item"] | None = None
     optimize: Literal["speed", "size"] | None = None
-    checksum: str | None = None
     page_rows: int | None = None
     row_group_rows: int | None = None
     digits: int | None = None
@@ -195,8 +190,6 @@ class Storage:
         check_choice("shuffle", self.shuffle, (None, *SHUFFLES))
         check_choice("objects", self.objects, (None, *OBJECTS))
         check_choice("layout", self.layout, (None, *LAYOUTS))
-        if self.checksum is not None:
-            check_choice("checksum", self.checksum, [name for name in BY_NAME if name != "none"])
         self._check_number("clevel", 0, 9, "9")
         self._check_number("digits", 1, MAX_DIGITS, str(MAX_DIGITS))
         self._check_number("row_group_rows", 1, MAX_NUMBER, "2**62")
@@ -317,11 +310,6 @@ def is_packed(storage: Storage) -> bool:
 def is_plain(storage: Storage) -> bool:
     """True if the values of a column are to be stored without an encoding."""
     return storage.encoding == "plain"
-
-
-def checksum_of(storage: Storage) -> Checksum:
-    """Return the checksum of each chunk."""
-    return BY_NAME[storage.checksum or CHECKSUM]
 
 
 def group_rows_of(storage: Storage) -> GroupRows:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.columns import types
-from blztable.columns.codecs.decimals import are_within
+from blztable.columns.parts.decimals import are_within
 from blztable.errors import SchemaError
 from blztable.storage.memory import RamStore
 from support.options import arguments

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.columns.codecs.dictionary import changes
+from blztable.columns.dictionaries import changes
 from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 from blztable.storage.memory import RamStore
