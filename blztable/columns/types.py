@@ -21,7 +21,7 @@ from blztable.arrow.nested.nodes import (
 )
 from blztable.arrow.types import as_stored, mask_of, nulls, stored_type
 from blztable.block_terms import PLAIN, VALID, child_prefix
-from blztable.columns import joined
+from blztable.columns import dictionaries, joined
 from blztable.columns.blocks import (
     VALIDITY,
     Block,
@@ -142,7 +142,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if is_nested(column.type) and column.type not in (STRUCT, LIST, LARGE_LIST):
         return joined.joined(column.chunks, one_array)
     if pa.types.is_dictionary(column.type):
-        whole = dictionary.join(column.chunks)
+        whole = dictionaries.join(column.chunks)
     else:
         # Empty chunks are left out: Arrow reads the bytes before an imported empty slice.
         chunks = [chunk for chunk in column.chunks if len(chunk)]
@@ -158,7 +158,7 @@ def changes(column: pa.ChunkedArray) -> list[int]:
         return _changes_within(column) if column.num_chunks > 1 else []
     if is_nested(column.type):
         return joined.changes(column, one_array)
-    return dictionary.changes(column)
+    return dictionaries.changes(column)
 
 
 def _changes_within(column: pa.ChunkedArray) -> list[int]:
