@@ -254,14 +254,17 @@ class Snapshot:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with self.reader() as reader:
-            for window in select.windows(self.projection, read, self._everything, None, scan):
+            everything = self._spans(scan, 0, self.rows)
+            for window in select.windows(self.projection, read, everything, None, scan):
                 yield partial(self.window, positions, window, reader, scan, options, schema)
         if self.unfinished:
             yield lambda: display.ReadTable(no_rows(schema), self.unfinished)
 
-    @property
-    def _everything(self) -> list[RowSpan]:
-        return spans(self.version.row_groups, 0, self.rows)
+    def _spans(self, scan: Scan | None, start: int, stop: int) -> list[RowSpan]:
+        """Return rows of the table by row group, without those of which a filter leaves none."""
+        if scan is None:
+            return spans(self.version.row_groups, start, stop)
+        return scan.spans(start, stop)
 
     def window(
         self,
@@ -292,9 +295,9 @@ class Snapshot:
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
         """Return the pages and bytes that a read with this filter decodes and skips."""
         with self._guarded():
-            return query.explain.explain(
-                self.projection, positions, self._everything, self.scan(filters)
-            )
+            scan = self.scan(filters)
+            everything = self._spans(scan, 0, self.rows)
+            return query.explain.explain(self.projection, positions, everything, scan)
 
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
         """Check columns of the version for damage."""
@@ -371,7 +374,7 @@ class Snapshot:
         with_nans: Container[int] = (),
     ) -> display.ReadRows:
         scan = self.scan(options.filters)
-        row_spans = spans(self.version.row_groups, start, stop)
+        row_spans = self._spans(scan, start, stop)
         progress = None
         if options.progress is not None:
             progress = Progress(options.progress, stop - start, len(positions))

@@ -39,7 +39,7 @@ def explain(
 ) -> Explanation:
     """Return the plan of a read of these columns."""
     names, version = projection.schema.names, projection.version
-    groups_in_all = len(version.row_groups)
+    groups_in_all = version.group_count
     groups_in_leaves = groups_in_all
     steps: list[str] = []
     filtered: list[int] = []
@@ -48,7 +48,7 @@ def explain(
         projection = scan.projection
         names += projection.schema.names[len(names) :]
         steps = [text_of(step.expression) for step in scan.steps]
-        filtered, groups_in_leaves = scan.columns, scan.plan.leaves
+        filtered, groups_in_leaves = scan.columns, scan.plan.groups_in_leaves
         selected = scan.blocks(selected).spans()
         scan = None if scan.is_decided else scan
     counted = {position: _PageCounts() for position in dict.fromkeys([*filtered, *positions])}

@@ -60,8 +60,10 @@ class Plan:
         Indices of the columns that it refers to.
     blocks
         The stored rows in which a row may match.
-    leaves, pages
-        How many row groups the leaves that may match have, and how many pages these have.
+    groups, firsts, rows
+        The row groups that have these, the live rows of the table before each, and its live rows.
+    groups_in_leaves
+        How many row groups the leaves have that may match.
     """
 
     expression: pc.Expression
@@ -69,8 +71,10 @@ class Plan:
     steps: tuple[Step, ...]
     columns: list[int]
     blocks: Blocks
-    leaves: int
-    pages: int
+    groups: np.ndarray
+    firsts: np.ndarray
+    rows: np.ndarray
+    groups_in_leaves: int
 
 
 class Scan:
@@ -97,9 +101,17 @@ class Scan:
         """True if the records alone answer the filter, for all rows."""
         return not self.plan.blocks.open.any()
 
+    def spans(self, start: int, stop: int) -> list[RowSpan]:
+        """Return the rows from `start` to `stop` of the table, in row groups that may match."""
+        plan = self.plan
+        begins = np.maximum(start - plan.firsts, 0).tolist()
+        ends = np.minimum(stop - plan.firsts, plan.rows).tolist()
+        groups = zip(plan.groups.tolist(), begins, ends, strict=True)
+        return [RowSpan(*one) for one in groups if one[1] < one[2]]
+
     def within(self, spans: Sequence[RowSpan]) -> list[RowSpan]:
         """Return the spans of row groups in which a row may match."""
-        groups = set(self.plan.blocks.groups.tolist())
+        groups = set(self.plan.groups.tolist())
         return [span for span in spans if span.group in groups]
 
     def filter(
@@ -179,18 +191,23 @@ def _new_plan(projection: Projection, filters: pc.Expression) -> Plan:
     columns = sorted({index for step in steps for index in step.columns})
     compared = sorted({index for step in steps for index in step.pruner.columns})
     groups = _groups_in_leaves(wider, steps, compared)
-    found = [
-        _judged(wider, steps, compared, groups[start : start + _GROUPS_AT_ONCE])
-        for start in range(0, max(len(groups), 1), _GROUPS_AT_ONCE)
-    ]
+    blocks = Blocks.joined(
+        [
+            _judged(wider, steps, compared, groups[start : start + _GROUPS_AT_ONCE])
+            for start in range(0, max(len(groups), 1), _GROUPS_AT_ONCE)
+        ]
+    )
+    kept = np.unique(blocks.groups)
     return Plan(
         expression,
         None if wider is projection else wider,
         tuple(steps),
         columns,
-        Blocks.joined([blocks for blocks, _ in found]),
+        blocks,
+        kept,
+        projection.version.first_rows(kept),
+        projection.version.group_records(kept)["rows"].astype(np.int64),
         len(groups),
-        sum(pages for _, pages in found),
     )
 
 
@@ -214,8 +231,8 @@ def _groups_in_leaves(
 
 def _judged(
     projection: Projection, steps: Sequence[Step], compared: Sequence[int], groups: np.ndarray
-) -> tuple[Blocks, int]:
-    """Return the pages of row groups in which a row may match, and how many pages these have."""
+) -> Blocks:
+    """Return the pages of row groups in which a row may match."""
     version = projection.version
     stored = version.group_records(groups)["stored"].astype(np.int64)
     records = {index: records_of(projection, index, groups) for index in compared}
@@ -231,7 +248,7 @@ def _judged(
         for index, one in records.items()
     }
     may_match, is_open = evaluate(steps, len(blocks), zones)
-    return replace(blocks, open=is_open)[may_match].merged(), len(blocks)
+    return replace(blocks, open=is_open)[may_match].merged()
 
 
 def _zones(type_: pa.DataType, records: Records, which: np.ndarray, starts: np.ndarray) -> Zones:

@@ -32,6 +32,7 @@ from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
+from blztable.engine.version.versions import Version
 
 
 def row_windows(
@@ -88,7 +89,7 @@ def read_selected(
         if scan is None or scan.is_decided:
             rows = rows if scan is None else scan.blocks(rows).spans()
             arrays = reader.columns(columns, rows, progress, with_nans)
-            return Selected(arrays, numbers(reader.projection.version.row_groups, rows))
+            return Selected(arrays, numbers(reader.projection.version, rows))
         nbytes = tuning.current.filter_bytes
         for window in windows(reader.projection, scan.columns, rows, nbytes, scan):
             results.append(select(reader, columns, window, scan))
@@ -137,12 +138,12 @@ def select(
     reader: ColumnReader, columns: Sequence[int], window: Sequence[RowSpan], scan: Scan | None
 ) -> Selected:
     """Return columns of the rows of a window that pass the filter."""
-    groups = reader.projection.version.row_groups
+    version = reader.projection.version
     reader.forget_before(window[0].group)
     if scan is None:
-        return Selected(reader.columns(columns, window), numbers(groups, window))
+        return Selected(reader.columns(columns, window), numbers(version, window))
     rows = scan.filter(window, reader, columns)
-    return Selected([rows.columns[index] for index in columns], numbers(groups, rows.selection))
+    return Selected([rows.columns[index] for index in columns], numbers(version, rows.selection))
 
 
 def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
@@ -160,8 +161,7 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
 
 def count(reader: ColumnReader, scan: Scan) -> int:
     """Return the number of rows that pass a filter; reads only the columns of the filter."""
-    groups = reader.projection.version.row_groups
-    blocks = scan.blocks(spans(groups, 0, sum(groups)))
+    blocks = scan.blocks(scan.spans(0, reader.projection.version.head.rows))
     is_open = blocks.open.any(0)
     rows = int(blocks[~is_open].rows.sum())
     undecided = blocks[is_open].spans()
@@ -225,9 +225,11 @@ def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar
     return extreme(zones, read, is_least=is_least)
 
 
-def numbers(row_groups: Sequence[int], selection: Sequence[RowSelection]) -> range | np.ndarray:
+def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:
     """Return the indices in the table of the rows of a selection."""
-    first = np.cumsum([0, *row_groups]).tolist()
+    groups = sorted({one.group for one in selection})
+    rows = version.first_rows(np.array(groups, np.int64)).tolist()
+    first = dict(zip(groups, rows, strict=True))
     return _joined(
         [
             range(first[one.group] + one.start, first[one.group] + one.stop)
