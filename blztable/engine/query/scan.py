@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable.arrow.types import REFUSALS
 from blztable.columns.statistics.bounds import Zones, zones_of_groups, zones_of_pages
 from blztable.engine.query import blocks as cutting
 from blztable.engine.query import expressions
@@ -166,10 +167,13 @@ class Scan:
 
 def _plan(projection: Projection, filters: object) -> Plan:
     """Return the plan of a filter: the one that the projection keeps, or a new one."""
-    schema = projection.whole_columns
     if not isinstance(filters, pc.Expression):
-        filters = expressions.as_expression(filters, schema)
-    key = filters.__reduce__()[1][0].to_pybytes()
+        filters = expressions.as_expression(filters, projection.whole_columns)
+    try:
+        key = filters.__reduce__()[1][0].to_pybytes()
+    except REFUSALS:
+        # Arrow gives no bytes of references by index.
+        return _new_plan(projection, filters)
     plan = projection.plans.get(key)
     if not isinstance(plan, Plan):
         plan = _new_plan(projection, filters)
