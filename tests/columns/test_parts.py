@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.arrow.types import as_stored
-from blztable.columns.parts.decode import Part
+from blztable.columns.parts.decode import EncodedRows
 from blztable.columns.parts.encode import encode
 from blztable.columns.parts.physical import (
     Form,
@@ -32,7 +32,8 @@ def read(array, page=3):
     with tuned(encoded_bytes=0, sampled_values=1, rows_per_exception=4, rows_per_item=2):
         part = encode(array, page)
     streams = {stream.name: stream for stream in part.streams}
-    return Part(array.type, part.rows, part.page, part.flags, part.pages, streams)
+    fields = (part.rows, part.page, part.flags, part.pages, part.nbytes)
+    return EncodedRows(array.type, *fields, streams)
 
 
 @pytest.mark.parametrize("type_", FLAT, ids=str)

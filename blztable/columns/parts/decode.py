@@ -1,40 +1,50 @@
 """A part as an Arrow array: all its rows, a slice of them, or ascending rows.
 
-Streams give their bytes decompressed; what no row needs may be anything. Codes, lengths, booleans
-and text are checked before Arrow sees them. Knows no files.
+Streams give their bytes decompressed. What the records say was compared with the type
+(`check.py`); codes, lengths, booleans, decimals and text are checked here, before Arrow sees them.
+Knows no files.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from blztable.arrow.types import allocate, stored_type, view
-from blztable.columns.parts import dictionary, numbers
-from blztable.columns.parts.physical import Form, Physical, physical, put_words
-from blztable.columns.parts.stream import Stream, need
+from blztable.arrow.types import allocate, bitmap, bytes_of, stored_type, view
+from blztable.columns.parts import decimals, from_codes
+from blztable.columns.parts.physical import NUMPY_TYPES, Form, Physical, physical
+from blztable.columns.parts.spelling import spell
+from blztable.columns.parts.stream import Encoded, need
 from blztable.errors import CorruptError
 from blztable.format.records import (
     CONSTANT,
     DICTIONARY,
     ITEMS_LENGTHS,
+    ITEMS_VALID,
     ITEMS_VALUES,
     LENGTHS,
-    NAN_CODE,
     NAN_IS_NULL,
     NUMBERS,
+    PER_ITEM,
     PLAIN,
+    SUM,
     VALID,
     VALUES,
     Array,
 )
 
 MAX_INT32 = (1 << 31) - 1
+# All items of a dictionary are one page of lengths.
+ONE_PAGE = 30
+# Ascending rows: slices of the part, or their numbers.
+Rows = Sequence[slice] | Array
 
 
 @dataclass
-class Part:
+class EncodedRows:
     """A part that is read: its type, its rows, its page records and its streams by name."""
 
     type: pa.DataType
@@ -42,178 +52,413 @@ class Part:
     page: int
     flags: int
     pages: Array
-    streams: dict[int, Stream]
+    nbytes: int
+    streams: Mapping[int, Encoded]
 
     @cached_property
     def form(self) -> Physical:
-        """Return the physical form of the type."""
-        return physical(self.type)
+        """Return the physical form of the rows: of a dictionary, that of its values."""
+        return physical(self.type.value_type if self.is_dictionary else self.type)
 
-    def array(self, chosen: Array | slice = slice(None)) -> pa.Array:
-        """Return some rows as an array of the stored type: a slice, or ascending rows."""
-        count = len(range(*chosen.indices(self.rows))) if isinstance(chosen, slice) else len(chosen)
-        type_ = stored_type(self.type)
-        if not self.rows:
-            return pa.nulls(0, type_)
-        if self.form.form is Form.NOTHING:
-            if pa.types.is_null(type_):
-                return pa.nulls(count)
-            return pa.Array.from_buffers(pa.struct([]), count, [self._validity(chosen, count)])
-        if self.form.form is Form.BYTES:
-            return self._bytes(type_, chosen, count)
-        values = self._values(chosen, count)
-        validity = self._validity(chosen, count)
-        if self.flags & NAN_IS_NULL:
-            assert self.form.dtype is not None
-            nulls = np.isnan(view(values).view(self.form.dtype)[:count])
-            validity = _packed(~nulls)
-        return pa.Array.from_buffers(type_, count, [validity, values])
+    @cached_property
+    def is_dictionary(self) -> bool:
+        """True if the type is a dictionary."""
+        return bool(pa.types.is_dictionary(self.type))
 
-    def _validity(self, chosen: Array | slice, count: int) -> pa.Buffer | None:
+    @property
+    def has_fixed_width(self) -> bool:
+        """True if each row has a value of the same number of bytes; booleans have one byte."""
+        return not self.is_dictionary and self.form.form not in (
+            Form.BYTES,
+            Form.ITEMS,
+            Form.NOTHING,
+        )
+
+    def array(self, chosen: slice | Rows = slice(None)) -> pa.Array:
+        """Return some rows as an array of the stored type."""
+        if isinstance(chosen, slice):
+            start, stop, _ = chosen.indices(self.rows)
+            chosen = [slice(start, max(start, stop))]
+        count = count_of(chosen)
+        type_, form = stored_type(self.type), self.form.form
+        if self.is_dictionary:
+            return self._coded(chosen)
+        if pa.types.is_null(type_):
+            return pa.nulls(count)
+        if form is Form.NOTHING:
+            return pa.Array.from_buffers(type_, count, [_packed(self.valid(chosen))])
+        if form is Form.ITEMS:
+            ends = self.ends(chosen)[0]
+            return self._with_offsets(type_, chosen, ends, [], [pa.nulls(int(ends[-1]))])
+        if form is Form.BYTES:
+            ends, body = self.text(chosen)
+            return self._with_offsets(type_, chosen, ends, [body])
+        values = self.allocate(count * self.form.width)
+        self.fill(chosen, view(values))
+        valid = self.valid(chosen, view(values))
+        if form is Form.BOOL:
+            values = bitmap(view(values).view(bool))
+        return pa.Array.from_buffers(type_, count, [_packed(valid), values])
+
+    def allocate(self, nbytes: int) -> pa.Buffer:
+        """Return memory for values that these are decoded to."""
+        return allocate(nbytes)
+
+    def valid(self, chosen: Rows, values: Array | None = None) -> Array | None:
+        """Return which rows have a value, one boolean a row; None if all have.
+
+        `values` are the values of these rows, if NaN may stand for null.
+        """
+        if self.flags & NAN_IS_NULL and values is not None:
+            floats = values.view(self.form.dtype)
+            found = np.equal(floats, floats)
+            return None if found.all() else found
         stream = self.streams.get(VALID)
         if stream is None:
             return None
         if stream.kind == CONSTANT:
-            return pa.py_buffer(bytes(-(-count // 8)))
-        need(len(stream.data) == -(-self.rows // 8), "bytes of validity")
-        bits = np.unpackbits(stream.data, bitorder="little", count=self.rows)
-        return _packed(bits[chosen].view(bool))
+            return np.zeros(count_of(chosen), bool)
+        if not isinstance(chosen, np.ndarray):
+            return _joined([_bits(stream, one) for one in chosen])
+        found = from_codes.numbers_at(stream, chosen >> 3, np.dtype(np.uint8))
+        return (found >> (chosen & 7).astype(np.uint8) & 1).view(bool)
 
-    # Values of fixed width.
+    # Values of one width.
 
-    def _values(self, chosen: Array | slice, count: int) -> pa.Buffer:
-        """Return values of fixed width as an Arrow buffer."""
-        form, stream = self.form, self.streams[VALUES]
-        buffer = allocate(count * form.width)
-        out = view(buffer)
-        if stream.kind == PLAIN:
-            need(len(stream.data) == self.rows * form.width, "bytes of values")
-            rows = stream.data.reshape(self.rows, form.width) if form.width else stream.data
-            if form.width:
-                out.reshape(count, form.width)[:] = rows[chosen]
-        elif stream.kind == CONSTANT:
-            need(8 * len(stream.words) == form.width + -form.width % 8, "words of a constant")
-            out.reshape(count, form.width)[:] = stream.words.view(np.uint8)[: form.width]
-        elif stream.kind == DICTIONARY:
-            items = self.streams[ITEMS_VALUES].data
-            need(len(items) == self._item_count * form.width, "bytes of items")
-            table = items.reshape(-1, form.width)
-            codes = dictionary.check(stream.codes(self.rows)[chosen], len(table))
-            np.take(table, codes, axis=0, out=out.reshape(count, form.width), mode="clip")
-        else:
-            need(stream.kind == NUMBERS, "kind")
-            words = numbers.decode(stream, self.rows, self.page, self.pages["min"], chosen)
-            if form.form is Form.FLOAT:
-                need(form.width == 8, "encoding of floats")
-                decimal = numbers.value_of(stream.power, numbers.is_times(stream))
-                out.view("<f8")[:] = decimal(words.astype("<f8"))
-                if stream.flags & NAN_CODE:
-                    codes = stream.codes(self.rows)[chosen]
-                    out.view("<f8")[codes == (1 << 8 * stream.width) - 1] = np.nan
-                self._put_exceptions(stream, chosen, out.view("<f8"))
-            else:
-                need(form.form is not Form.OPAQUE, "encoding of bytes")
-                put_words(words, form, out)
-        if form.form is Form.BOOL:
-            need(not count or int(out.max()) <= 1, "booleans")
-            return _packed(out.view(bool))
-        return buffer
-
-    def _put_exceptions(self, stream: Stream, chosen: Array | slice, out: Array) -> None:
-        """Put the values that no integer gives into the result."""
-        count = stream.exceptions
-        if count == 0:
+    def fill(self, chosen: Rows, out: Array) -> None:
+        """Put values of one width into a result of bytes."""
+        stream, width = self.streams.get(VALUES), self.form.width
+        if stream is None or not len(out):
             return
-        need(len(stream.words) == len(self.pages) + 2 * count, "words of exceptions")
+        if isinstance(chosen, np.ndarray):
+            self._fill(stream, chosen, out)
+        else:
+            for place, rows in _places(chosen):
+                if rows.start < rows.stop:
+                    self._fill(stream, rows, out[place.start * width : place.stop * width])
+        if self.form.form is Form.BOOL:
+            need(int(out.max()) <= 1, "booleans")
+        elif pa.types.is_decimal(self.type) and not decimals.are_within(self.type, out):
+            raise CorruptError(f"a value has more digits than {self.type}")
+
+    def _fill(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+        width = self.form.width
+        if stream.kind == PLAIN:
+            if isinstance(chosen, slice):
+                stream.read_into(chosen.start * width, chosen.stop * width, out)
+            else:
+                out[:] = from_codes.gathered(stream, chosen * width, chosen * width + width)
+        elif stream.kind == CONSTANT:
+            item = _items_view(stream.words.view(np.uint8)[:width], width)
+            _items_view(out, width)[:] = item[0]
+        elif stream.kind == DICTIONARY:
+            self._look_up(stream, chosen, _items_view(out, width))
+        elif isinstance(chosen, slice):
+            low = self.pages["min"]
+            from_codes.fill(stream, self.form, self.page, low, chosen.start, chosen.stop, out)
+        else:
+            from_codes.pick(stream, self.form, self.page, self.pages["min"], chosen, out)
+        if stream.exceptions:
+            self._put_exceptions(stream, chosen, out.view("<f8"))
+
+    def _look_up(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+        """Put the items of codes into a result."""
+        items = _items_view(self._item_bytes, self.form.width)
+        if not isinstance(chosen, slice) or not stream.width:
+            rows = [chosen] if isinstance(chosen, slice) else chosen
+            np.take(items, self._checked(self.codes(rows)), out=out, mode="wrap")
+            return
+        width, start = stream.width, chosen.start
+        for at, data in stream.runs(start * width, chosen.stop * width):
+            codes = self._checked(data.view(f"<u{width}"))
+            row = at // width - start
+            # Unlike the default mode, "wrap" writes to `out` without a buffer.
+            np.take(items, codes, out=out[row : row + len(codes)], mode="wrap")
+
+    def _put_exceptions(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+        """Put the values that no integer gives into a result."""
+        count = stream.exceptions
         rows, values = stream.words[-2 * count : -count], stream.words[-count:].view("<f8")
         need(rows[0] >= 0 and rows[-1] < self.rows, "rows of exceptions")
-        need((np.diff(rows) > 0).all(), "rows of exceptions")
+        need((rows[1:] > rows[:-1]).all(), "rows of exceptions")
         if isinstance(chosen, slice):
-            start, stop, _ = chosen.indices(self.rows)
-            some = (rows >= start) & (rows < stop)
-            out[rows[some] - start] = values[some]
+            first, last = np.searchsorted(rows, (chosen.start, chosen.stop))
+            out[rows[first:last] - chosen.start] = values[first:last]
         else:
             places = np.minimum(np.searchsorted(rows, chosen), count - 1)
             some = rows[places] == chosen
             out[some] = values[places[some]]
 
-    # Text and binary.
+    # Text, binary and lists.
 
-    def _bytes(self, type_: pa.DataType, chosen: Array | slice, count: int) -> pa.Array:
-        """Return items of text or binary."""
-        lengths = self.streams[LENGTHS]
-        if lengths.kind == DICTIONARY:
-            codes = dictionary.check(lengths.codes(self.rows)[chosen], len(self.items))
-            whole = self.items.take(pa.array(codes))
-            _, offsets, body = whole.buffers()
-            ends = np.frombuffer(offsets, "<i8", count + 1, 8 * whole.offset)
+    def ends(self, chosen: Rows) -> tuple[Array, Array, Array]:
+        """Return the offsets of items of some rows, and where they begin and end in the part.
+
+        The items of a slice lie one behind the other, and begin and end once.
+        """
+        stream, rows, page = self.streams.get(LENGTHS), self.rows, self.page
+        if stream is None:
+            return np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if isinstance(chosen, np.ndarray):
+            begins, stops = from_codes.ends_of_rows(stream, rows, page, chosen)
+            ends = np.zeros(len(chosen) + 1, np.int64)
+            np.cumsum(stops - begins, out=ends[1:])
+            return ends, begins, stops
+        pieces, bounds, total = [], [], 0
+        for one in chosen:
+            first = one.start >> page << page
+            piece = from_codes.ends(stream, rows, page, first, one.stop)[one.start - first :]
+            bounds.append((int(piece[0]), int(piece[-1])))
+            if piece[0] != total:
+                piece += total - int(piece[0])
+            total = int(piece[-1])
+            pieces.append(piece[1:] if pieces else piece)
+        begins, stops = np.array(bounds, np.int64).reshape(-1, 2).T
+        return _joined(pieces) if pieces else np.zeros(1, np.int64), begins, stops
+
+    def text(self, chosen: Rows) -> tuple[Array, pa.Buffer]:
+        """Return the offsets and the bytes of items of text or binary."""
+        lengths = self.streams.get(LENGTHS)
+        if lengths is not None and lengths.kind == DICTIONARY:
+            return spell(self.binary_items, self._checked(self.codes(chosen)), self.nbytes)
+        ends, begins, stops = self.ends(chosen)
+        body = self.allocate(int(ends[-1]))
+        out = view(body)
+        if len(out):
+            self._put_items(self.streams[VALUES], chosen, ends, begins, stops, out)
+        if self.form.is_text:
+            check_text(ends, body)
+        return ends, body
+
+    def _put_items(
+        self, data: Encoded, chosen: Rows, ends: Array, begins: Array, stops: Array, out: Array
+    ) -> None:
+        """Put the bytes of items into a result."""
+        if data.kind == PER_ITEM:
+            rows = chosen
+            if not isinstance(chosen, np.ndarray):
+                rows = np.concatenate([np.arange(one.start, one.stop) for one in chosen])
+            data.read_items(rows, np.diff(ends), out)
+        elif isinstance(chosen, np.ndarray):
+            some = stops > begins
+            out[:] = from_codes.gathered(data, begins[some], stops[some])
         else:
-            ends, body = self._picked(lengths, chosen, count)
-        width = self.form.width
-        if width == 4:
+            at = 0
+            for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
+                if begin < stop:
+                    data.read_into(begin, stop, out[at : at + stop - begin])
+                at += stop - begin
+
+    def _with_offsets(
+        self,
+        type_: pa.DataType,
+        chosen: Rows,
+        ends: Array,
+        buffers: list[pa.Buffer],
+        children: list[pa.Array] | None = None,
+    ) -> pa.Array:
+        if self.form.width == 4:
             need(int(ends[-1]) <= MAX_INT32, "offsets: they do not fit into 32 bits")
             ends = ends.astype("<i4")
-        validity = self._validity(chosen, count)
-        array = pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(ends), body])
-        if self.form.is_text and lengths.kind != DICTIONARY:
-            _check_text(array)
-        return array
+        buffers = [_packed(self.valid(chosen)), pa.py_buffer(ends), *buffers]
+        return pa.Array.from_buffers(type_, len(ends) - 1, buffers, children=children)
+
+    # Codes and items.
+
+    @cached_property
+    def coded(self) -> Encoded | None:
+        """Return the stream that may have codes."""
+        return self.streams.get(LENGTHS if self.form.form is Form.BYTES else VALUES)
+
+    def codes(self, chosen: Rows) -> Array:
+        """Return the codes of some rows, as unsigned numbers."""
+        stream, count = self.coded, count_of(chosen)
+        if stream is None or not stream.width:
+            return np.zeros(count, np.uint8)
+        if isinstance(chosen, np.ndarray):
+            return from_codes.codes_at(stream, chosen)
+        width = stream.width
+        codes = np.empty(count, f"<u{width}")
+        for place, rows in _places(chosen):
+            if rows.start < rows.stop:
+                out = codes[place].view(np.uint8)
+                stream.read_into(rows.start * width, rows.stop * width, out)
+        return codes
+
+    def values_of_codes(self, most: int) -> pa.Array | None:
+        """Return the values that the codes of rows stand for, in order, in the stored type.
+
+        Return None if a code has no one value, or if there are more than `most` codes.
+        """
+        stream = self.coded
+        if stream is None or (stream.kind == DICTIONARY and not 0 < self.item_count <= most):
+            return None
+        if stream.kind == DICTIONARY:
+            values = self.items
+        else:
+            is_same = stream.kind == NUMBERS and not stream.flags & SUM and not stream.exceptions
+            count = 1 << 8 * stream.width
+            if not is_same or stream.width not in (1, 2) or count > most:
+                return None
+            low = stream.words if len(stream.words) else self.pages["min"]
+            if self.form.form is Form.BYTES or not len(low) or (low != low[0]).any():
+                return None
+            values = self._values_of_numbers(stream, count, low[:1])
+            if values is None:
+                return None
+        if self.flags & NAN_IS_NULL:
+            return pc.if_else(pc.is_nan(values), None, values)
+        return values
+
+    def _values_of_numbers(self, stream: Encoded, count: int, low: Array) -> pa.Array | None:
+        out = allocate(count * self.form.width)
+        codes = np.arange(count, dtype=f"<u{stream.width}")
+        from_codes.put(stream, self.form, codes, low, view(out))
+        if self.form.form is Form.BOOL:
+            return None
+        # A code that no row has may stand for a value that has too many digits.
+        if pa.types.is_decimal(self.type) and not decimals.are_within(self.type, view(out)):
+            return None
+        return pa.Array.from_buffers(stored_type(self.type), count, [None, out])
+
+    def _checked(self, codes: Array) -> Array:
+        """Return codes, if each numbers an item."""
+        count = self.item_count
+        if count <= np.iinfo(codes.dtype).max and len(codes):
+            need(int(codes.max()) < count, "codes: one numbers no item")
+        return codes
+
+    @cached_property
+    def item_count(self) -> int:
+        """Return the number of items of the dictionary."""
+        return int(self.coded.words[0]) if self.coded is not None else 0
+
+    @cached_property
+    def _item_bytes(self) -> Array:
+        """Return the bytes of all items."""
+        return _all_bytes(self.streams[ITEMS_VALUES])
+
+    @cached_property
+    def binary_items(self) -> pa.Array:
+        """Return the items of a dictionary of text or binary as large binary; text is UTF-8."""
+        ends, body = self._item_ends, pa.py_buffer(self._item_bytes)
+        if self.form.is_text:
+            check_text(ends, body)
+        buffers = [None, pa.py_buffer(ends), body]
+        return pa.Array.from_buffers(pa.large_binary(), self.item_count, buffers)
 
     @property
-    def _item_count(self) -> int:
-        """Return the number of items of the dictionary, which the codes say."""
-        stream = self.streams[LENGTHS if self.form.form is Form.BYTES else VALUES]
-        need(len(stream.words) == 1, "number of items")
-        count = int(stream.words[0])
-        need(1 <= count <= dictionary.MAX_ITEMS, "number of items")
-        return count
+    def _item_ends(self) -> Array:
+        stream, count = self.streams[ITEMS_LENGTHS], self.item_count
+        return from_codes.ends(stream, count, ONE_PAGE, 0, count)
 
     @cached_property
     def items(self) -> pa.Array:
-        """Return the items of a dictionary of text or binary, checked."""
-        lengths, body = self.streams[ITEMS_LENGTHS], self.streams[ITEMS_VALUES].data
-        count = self._item_count
-        numbers.check_lengths(lengths, count, dictionary.ONE_PAGE)
-        total = int(lengths.words[-2])
-        need(total == len(body), "bytes of items")
-        sizes = lengths.codes(count).astype(np.int64) + int(lengths.words[-1])
-        need(int(sizes.max(initial=0)) <= total, "lengths of items")
-        ends = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=ends[1:])
-        need(int(ends[-1]) == total, "lengths of items")
-        type_ = pa.large_string() if self.form.is_text else pa.large_binary()
-        items = pa.Array.from_buffers(
-            type_, len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(body)]
+        """Return the items of a dictionary in their stored type."""
+        form, count = self.form, self.item_count
+        type_ = stored_type(self.type.value_type if self.is_dictionary else self.type)
+        stream, validity = self.streams.get(ITEMS_VALID), None
+        if stream is not None:
+            validity = pa.py_buffer(_all_bytes(stream))
+        if pa.types.is_null(type_):
+            return pa.nulls(count)
+        if form.form is Form.BYTES:
+            _, ends, body = self.binary_items.buffers()
+            if form.width == 4:
+                numbers = self._item_ends
+                need(int(numbers[-1]) <= MAX_INT32, "offsets: they do not fit into 32 bits")
+                ends = pa.py_buffer(numbers.astype("<i4"))
+            return pa.Array.from_buffers(type_, count, [validity, ends, body])
+        data = self._item_bytes
+        if form.form is Form.BOOL:
+            need(not len(data) or int(data.max()) <= 1, "booleans")
+            return pa.Array.from_buffers(type_, count, [validity, bitmap(data.view(bool))])
+        if pa.types.is_decimal(type_) and not decimals.are_within(type_, data):
+            raise CorruptError(f"a value has more digits than {type_}")
+        return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(data)])
+
+    @cached_property
+    def dictionary(self) -> pa.Array:
+        """Return the items in the type of the dictionary's values."""
+        type_ = self.type.value_type
+        return self.items if self.items.type.id == type_.id else self.items.cast(type_)
+
+    def _coded(self, chosen: Rows) -> pa.DictionaryArray:
+        """Return rows of a dictionary type."""
+        codes, valid = self.codes(chosen), self.valid(chosen)
+        if self.item_count:
+            codes = self._checked(codes)
+        else:
+            need(not len(codes) or (valid is not None and not valid.any()), "codes: no item")
+            codes = np.zeros(len(codes), np.uint8)
+        index = self.type.index_type
+        dtype = np.dtype(NUMPY_TYPES[index.id])
+        if len(codes):
+            need(int(codes.max()) <= np.iinfo(dtype).max, "codes: they do not fit into the indices")
+        buffers = [_packed(valid), pa.py_buffer(codes.astype(dtype))]
+        indices = pa.Array.from_buffers(index, len(codes), buffers)
+        return pa.DictionaryArray.from_arrays(
+            indices, self.dictionary, ordered=self.type.ordered, safe=False
         )
-        if self.form.is_text:
-            _check_text(items)
-        return items
-
-    def _picked(
-        self, lengths: Stream, chosen: Array | slice, count: int
-    ) -> tuple[Array, pa.Buffer]:
-        """Return the offsets and the bytes of some items."""
-        numbers.check_lengths(lengths, self.rows, self.page)
-        body = self.streams[VALUES].data
-        need(int(lengths.words[-2]) == len(body), "bytes of values")
-        rows = np.arange(self.rows)[chosen] if isinstance(chosen, slice) else chosen
-        begins, stops = numbers.ends_of_rows(lengths, self.rows, self.page, rows)
-        ends = np.zeros(count + 1, np.int64)
-        np.cumsum(stops - begins, out=ends[1:])
-        if count and int(stops[-1] - begins[0]) == int(ends[-1]):
-            return ends, pa.py_buffer(body[begins[0] : stops[-1]])
-        places = np.repeat(begins - ends[:-1], stops - begins) + np.arange(int(ends[-1]))
-        return ends, pa.py_buffer(body[places])
 
 
-def _packed(flags: Array) -> pa.Buffer:
-    """Return booleans as bits."""
-    return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-def _check_text(array: pa.Array) -> None:
-    """Raise CorruptError if an item is not UTF-8."""
+def check_text(ends: Array, body: pa.Buffer) -> None:
+    """Raise CorruptError if the bytes are not UTF-8, or if an item begins inside a character."""
+    first, last = int(ends[0]), int(ends[-1])
+    data = view(body)[first:last]
+    if not len(data) or int(data.view(np.int8).min()) >= 0:
+        return
+    whole = pa.py_buffer(np.array([first, last], np.int64))
     try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptError(str(error)) from None
+        pa.Array.from_buffers(pa.large_string(), 1, [None, whole, body]).validate(full=True)
+    except pa.ArrowInvalid:
+        raise CorruptError("the text is not UTF-8") from None
+    begins = ends[ends < last] - first
+    if ((data[begins] & 0xC0) == 0x80).any():
+        raise CorruptError("an item of text begins inside a character")
+
+
+def count_of(chosen: Rows) -> int:
+    """Return the number of rows."""
+    if isinstance(chosen, np.ndarray):
+        return len(chosen)
+    return sum(one.stop - one.start for one in chosen)
+
+
+def _places(chosen: Sequence[slice]) -> Iterator[tuple[slice, slice]]:
+    """Yield where each slice of rows lies in the result, and the slice."""
+    at = 0
+    for one in chosen:
+        stop = at + one.stop - one.start
+        yield slice(at, stop), one
+        at = stop
+
+
+def _joined(arrays: list[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _bits(stream: Encoded, rows: slice) -> Array:
+    """Return a boolean for each bit of adjacent rows."""
+    first = rows.start // 8
+    data = np.empty(-(-rows.stop // 8) - first if rows.start < rows.stop else 0, np.uint8)
+    stream.read_into(first, first + len(data), data)
+    skipped = rows.start - 8 * first
+    bits = np.unpackbits(data, count=skipped + rows.stop - rows.start, bitorder="little")
+    return bits[skipped:].view(bool)
+
+
+def _packed(valid: Array | None) -> pa.Buffer | None:
+    return None if valid is None or valid.all() else bitmap(valid)
+
+
+def _items_view(data: Array, width: int) -> Array:
+    """Return values of one width as numpy moves them fastest."""
+    return data.view(f"<u{width}" if width in (1, 2, 4, 8) else f"|V{width}")
+
+
+def _all_bytes(stream: Encoded) -> Array:
+    data = bytes_of(allocate(stream.nbytes))
+    if len(data):
+        stream.read_into(0, stream.nbytes, data)
+    return data

@@ -1,6 +1,8 @@
 """An encoded stream: its codes or values as bytes, and the words that say what they mean."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -14,12 +16,49 @@ CODE_WIDTHS = (0, 1, 2, 4, 8)
 CODE_TYPESIZE = 4
 
 
+class Encoded(Protocol):
+    """What a decoder needs of a stream: the fields of its record, its words, and its bytes.
+
+    Arrays of bytes are valid until the next ones are asked for.
+    """
+
+    @property
+    def kind(self) -> int: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def power(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def exceptions(self) -> int: ...
+    @property
+    def words(self) -> Array: ...
+    @property
+    def nbytes(self) -> int: ...
+
+    def runs(self, start: int, stop: int) -> Iterator[tuple[int, Array]]:
+        """Yield the bytes from `start` to `stop`, chunk by chunk, and where each begins."""
+
+    def read_into(self, start: int, stop: int, out: Array) -> None:
+        """Put the bytes from `start` to `stop` into a result."""
+
+    def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
+        """Yield the chunks that have bytes of ascending ranges.
+
+        Yields where the chunk begins, the first of the ranges that have bytes in it, the one behind
+        the last, and the bytes of the chunk; those outside of the ranges may be anything.
+        """
+
+    def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
+        """Put the items of these lengths into a result, if each item is a chunk."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """A stream of a part: the fields of its record, its words, and its decompressed bytes.
 
-    A reader that decompresses only some chunks leaves the other bytes as they are. `is_text` says
-    that the bytes are those of text or binary, which is compressed in another way than numbers.
+    `is_text` says that the bytes are those of text or binary, which is compressed in another way than numbers.
     `sizes` has the bytes of each item, if each is to be a chunk.
     """
 
@@ -35,12 +74,28 @@ class Stream:
     is_text: bool = False
     sizes: Array | None = None
 
-    def codes(self, rows: int) -> Array:
-        """Return the codes of all rows, as unsigned numbers; there are none of width 0."""
-        if self.width == 0:
-            return np.zeros(rows, np.uint8)
-        need(len(self.data) == padded(rows) * self.width, "bytes of codes")
-        return self.data.view(f"<u{self.width}")[:rows]
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes."""
+        return len(self.data)
+
+    def runs(self, start: int, stop: int) -> Iterator[tuple[int, Array]]:
+        """Yield the bytes from `start` to `stop`, and where they begin."""
+        if start < stop:
+            yield start, self.data[start:stop]
+
+    def read_into(self, start: int, stop: int, out: Array) -> None:
+        """Put the bytes from `start` to `stop` into a result."""
+        out[:] = self.data[start:stop]
+
+    def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
+        """Yield all bytes, and all ranges."""
+        if len(starts):
+            yield 0, 0, len(starts), self.data
+
+    def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
+        """Refuse: the items in memory are not apart."""
+        raise NotImplementedError
 
 
 def need(condition: object, what: str) -> None:
@@ -87,9 +142,3 @@ def width_of(span: int) -> int:
 def cuts(rows: int, page: int) -> Array:
     """Return the first row of each page."""
     return np.arange(0, rows, 1 << page)
-
-
-def pages_of(rows: Array | slice, total: int, page: int) -> Array:
-    """Return the page of each row: of an array of rows, or of a slice."""
-    numbers = np.arange(total)[rows] if isinstance(rows, slice) else rows
-    return numbers >> page

@@ -1,0 +1,278 @@
+"""Values from codes: those of adjacent rows, chunk by chunk, or of single rows.
+
+The opposite of `numbers.py`. Sums wrap, so any codes make some values; what the sums of lengths
+must be is checked. Codes are decoded while they are in the cache. Knows no files.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from blztable.columns.parts.physical import Form, Physical
+from blztable.columns.parts.stream import Encoded, need
+from blztable.format.records import NAN_CODE, SUM, TIMES, Array
+
+_ALL = (1 << 64) - 1
+_TOP = np.uint64(1 << 63)
+# Ranges of at most so many bytes are copied byte by byte.
+_SHORT = 64
+
+
+def fill(
+    stream: Encoded, form: Physical, page: int, low: Array, start: int, stop: int, out: Array
+) -> None:
+    """Put the values of adjacent rows into a result, given the least word of each page."""
+    values = values_in(form, out)
+    if stream.flags & SUM:
+        _fill_sums(stream, form, page, start, stop, values)
+        _finish(form, out)
+        return
+    base, width = _bases(stream, form, low), stream.width
+    if not width:
+        first, last = start >> page, (stop - 1 >> page) + 1
+        bases = base[first:last]
+        if len(bases) and (bases == bases[0]).all():
+            values[:] = bases[0]
+        else:
+            values[:] = np.repeat(bases, 1 << page)[start - (first << page) :][: stop - start]
+        _scale(stream, values)
+    for at, data in stream.runs(start * width, stop * width):
+        codes, row = data.view(f"<u{width}"), at // width
+        bases = base[row >> page : (row + len(codes) - 1 >> page) + 1]
+        if len(bases) == 1 or (bases == bases[0]).all():
+            _put(stream, codes, bases[0], values[row - start : row - start + len(codes)])
+            continue
+        for number, first, last in _segments(row, len(codes), page):
+            place = values[row - start + first : row - start + last]
+            _put(stream, codes[first:last], base[number], place)
+    _finish(form, out)
+
+
+def pick(
+    stream: Encoded, form: Physical, page: int, low: Array, rows: Array, out: Array
+) -> None:
+    """Put the values of ascending rows into a result, given the least word of each page."""
+    values = values_in(form, out)
+    if stream.flags & SUM:
+        steps, first, at, number = _steps(stream, page, rows)
+        steps = np.cumsum(steps, dtype=np.uint64)
+        inside = (rows - (number << page)).astype(np.uint64)
+        words = steps[at] - steps[first] + inside * np.uint64(int(stream.words[-1]) & _ALL)
+        words += _firsts(stream, form)[number]
+        np.copyto(values, words, casting="unsafe")
+    else:
+        _put(stream, codes_at(stream, rows), _bases(stream, form, low)[rows >> page], values)
+    _finish(form, out)
+
+
+def put(stream: Encoded, form: Physical, codes: Array, base: Array, out: Array) -> None:
+    """Put the values of codes with a base into a result."""
+    _put(stream, codes, _bases(stream, form, base)[0], values_in(form, out))
+    _finish(form, out)
+
+
+def values_in(form: Physical, out: Array) -> Array:
+    """Return a view of a result that words are added in: floats, or integers that wrap."""
+    if form.form is Form.FLOAT:
+        return out.view("<f8")
+    if form.form is Form.WIDE:
+        return out.view("<u8").reshape(-1, form.width // 8)[:, 0]
+    return out.view(f"<u{form.width}")
+
+
+def _finish(form: Physical, out: Array) -> None:
+    """Make values of words, where these differ."""
+    if form.form is Form.WIDE:
+        words = out.view("<i8").reshape(-1, form.width // 8)
+        np.right_shift(words[:, :1], 63, out=words[:, 1:])
+
+
+def _bases(stream: Encoded, form: Physical, low: Array) -> Array:
+    """Return the base of each page in the form of the values."""
+    base = stream.words[: len(low)] if len(stream.words) else low
+    if form.form is Form.UNSIGNED and form.width == 8:
+        base = base ^ np.int64(-(1 << 63))
+    if form.form is Form.FLOAT:
+        return base.astype("<f8")
+    return base.astype(f"<u{min(form.width, 8)}")
+
+
+def _put(stream: Encoded, codes: Array, base: Array, values: Array) -> None:
+    np.add(codes, base, out=values, casting="unsafe")
+    _scale(stream, values)
+    if stream.flags & NAN_CODE:
+        np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
+
+
+def _scale(stream: Encoded, values: Array) -> None:
+    """Turn integers into the decimals that they stand for."""
+    if stream.power and stream.flags & TIMES:
+        values *= float(f"1e-{stream.power}")
+    elif stream.power:
+        values /= float(f"1e{stream.power}")
+
+
+def _segments(row: int, count: int, page: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the pages of adjacent rows, and where the rows of each begin and end among these."""
+    for number in range(row >> page, (row + count - 1 >> page) + 1):
+        first = number << page
+        yield number, max(first - row, 0), min(first + (1 << page) - row, count)
+
+
+def _firsts(stream: Encoded, form: Physical) -> Array:
+    """Return the first value of each page, for a stream of sums."""
+    words = stream.words[:-1].view(np.uint64)
+    return words ^ _TOP if form.form is Form.UNSIGNED and form.width == 8 else words
+
+
+def _fill_sums(
+    stream: Encoded, form: Physical, page: int, start: int, stop: int, values: Array
+) -> None:
+    first, least = _firsts(stream, form), stream.words[-1:].view(np.uint64)
+    begin, width = start >> page << page, stream.width
+    if not width:
+        rows = np.arange(start, stop)
+        inside = (rows & (1 << page) - 1).astype(np.uint64)
+        np.copyto(values, first[rows >> page] + inside * least, casting="unsafe")
+        return
+    last = np.uint64(0)
+    for at, data in stream.runs(begin * width, stop * width):
+        codes, row = data.view(f"<u{width}"), at // width
+        steps = np.add(codes, least, dtype=np.uint64)
+        for number, low, high in _segments(row, len(codes), page):
+            part = steps[low:high]
+            part[0] = first[number] if row + low == number << page else part[0] + last
+            np.cumsum(part, out=part)
+            last = part[-1]
+        skipped = max(start - row, 0)
+        np.copyto(
+            values[row + skipped - start : row - start + len(codes)],
+            steps[skipped:],
+            casting="unsafe",
+        )
+
+
+def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the codes up to the last of some rows of each page that has some.
+
+    Returns the codes; for each row where its page begins among them, where the row is, and its
+    page.
+    """
+    number = rows >> page
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    counts = np.diff(np.append(firsts, len(rows)))
+    begin = number[firsts] << page
+    stops = rows[firsts + counts - 1] + 1
+    before = np.cumsum(stops - begin) - (stops - begin)
+    first = np.repeat(before, counts)
+    if not stream.width:
+        codes = np.zeros(int((stops - begin).sum()), np.uint8)
+    else:
+        data = gathered(stream, begin * stream.width, stops * stream.width)
+        codes = data.view(f"<u{stream.width}")
+    return codes, first, first + rows - (number << page), number
+
+
+def ends(
+    stream: Encoded, rows: int, page: int, start: int, stop: int, first: int = 0
+) -> Array:
+    """Return where the items of adjacent rows begin, and where the last one ends.
+
+    `first` is added to each. `start` is where a page begins.
+    """
+    least, width, words = int(stream.words[-1]), stream.width, stream.words
+    found = np.empty(stop - start + 1, np.int64)
+    found[0] = int(words[start >> page]) + first if start < rows else first
+    if not width:
+        np.multiply(np.arange(1, len(found)), least, out=found[1:])
+        found[1:] += found[0]
+    total = 0.0
+    for at, data in stream.runs(start * width, stop * width):
+        codes, row = data.view(f"<u{width}"), at // width - start
+        place = found[1 + row : 1 + row + len(codes)]
+        if width >= 4:
+            total += float(codes.sum(dtype="<f8"))
+        if least:
+            np.add(codes, least, out=place, casting="unsafe")
+            np.cumsum(place, out=place)
+        else:
+            np.cumsum(codes, dtype=np.int64, out=place)
+        place += found[row]
+    _check_total(total, stop - start, least)
+    bounds = np.append(np.arange((start >> page) + 1, (stop - 1 >> page) + 1) << page, stop)
+    if start < stop:
+        number = -(-bounds // (1 << page))
+        here, there = found[bounds - start], words[number] + first
+        is_end = (bounds & (1 << page) - 1 == 0) | (bounds == rows)
+        need(np.where(is_end, here == there, here <= there).all(), "lengths of a page")
+    return found
+
+
+def ends_of_rows(stream: Encoded, rows: int, page: int, chosen: Array) -> tuple[Array, Array]:
+    """Return where the items of ascending rows begin and end in the bytes of the part."""
+    if not len(chosen):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    codes, first, at, number = _steps(stream, page, chosen)
+    words, least = stream.words, int(stream.words[-1])
+    if stream.width >= 4:
+        _check_total(float(codes.sum(dtype="<f8")), len(codes), least)
+    else:
+        _check_total(0.0, len(codes), least)
+    before = np.zeros(len(codes) + 1, np.int64)
+    np.cumsum(codes, dtype=np.int64, out=before[1:])
+    begins = words[number] + before[at] - before[first] + least * (at - first)
+    stops = begins + codes[at] + least
+    is_end = (chosen + 1 == rows) | ((chosen + 1) & (1 << page) - 1 == 0)
+    after = words[number + 1]
+    need(np.where(is_end, stops == after, stops <= after).all(), "lengths of a page")
+    return begins, stops
+
+
+def _check_total(total: float, count: int, least: int) -> None:
+    """Check that sums of lengths do not wrap."""
+    need(total + float(count) * least < 1 << 62, "lengths")
+
+
+def codes_at(stream: Encoded, rows: Array) -> Array:
+    """Return the codes of ascending rows; there are none of width 0."""
+    width = stream.width
+    if not width:
+        return np.zeros(len(rows), np.uint8)
+    return numbers_at(stream, rows, np.dtype(f"<u{width}"))
+
+
+def numbers_at(stream: Encoded, rows: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the values of ascending rows of a stream of values of one width.
+
+    Its chunks have whole values.
+    """
+    width = dtype.itemsize
+    out = np.empty(len(rows), dtype)
+    starts = rows * width
+    for at, first, last, data in stream.pick(starts, starts + width):
+        whole = data[: len(data) // width * width].view(dtype)
+        out[first:last] = whole[rows[first:last] - at // width]
+    return out
+
+
+def gathered(stream: Encoded, starts: Array, stops: Array) -> Array:
+    """Return the bytes of ascending ranges, one after the other."""
+    sizes = stops - starts
+    before = np.cumsum(sizes) - sizes
+    out = np.empty(int(sizes.sum()), np.uint8)
+    for at, first, last, data in stream.pick(starts, stops):
+        low = np.maximum(starts[first:last], at)
+        high = np.minimum(stops[first:last], at + len(data))
+        place = before[first:last] + low - starts[first:last]
+        counts = high - low
+        total = int(counts.sum())
+        if total > _SHORT * (last - first):
+            moves = zip((low - at).tolist(), (high - at).tolist(), place.tolist(), strict=True)
+            for begin, end, to in moves:
+                out[to : to + end - begin] = data[begin:end]
+        elif total:
+            inner = np.cumsum(counts) - counts
+            index = np.repeat(low - at - inner, counts) + np.arange(total)
+            out[place[0] : place[0] + total] = data[index]
+    return out

@@ -1,0 +1,138 @@
+"""The files of a read: opened once, shared by its threads, and only a bounded number at a time.
+
+All reads of the process share one bound. Each read keeps an equal share of open files, but always a
+few, so very many reads exceed the bound. If the process cannot open another file, all reads drop
+their files, and the file is opened again. A file that a thread reads from at that moment stays open
+until the thread has finished, so there may be a few such rounds. There is no lock: a lock that is
+held when another thread forks stays locked in the child.
+
+Knows nothing of what is in the files.
+"""
+
+import errno
+import sys
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+from blztable.closing import Closing
+from blztable.engine.version.versions import DAMAGED
+from blztable.errors import CorruptError, StorageError
+from blztable.storage.store import KeyNotFound, Reader, Store
+
+if sys.platform != "win32":
+    import resource
+
+# Open files of all reads together; well below the limit of a process, which has other files too.
+MOST_OPEN = 128
+# A read keeps this many files however many reads there are, because it returns to them.
+LEAST_OPEN = 8
+# Seconds before each new attempt to open a file; about one second in total.
+PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
+_NO_MORE = {errno.EMFILE, errno.ENFILE}
+
+
+class FileGoneError(CorruptError):
+    """A file that the manifest names is not there: a shard that was taken away, for example."""
+
+
+class OpenFiles(Closing):
+    """Readers by key; the one opened first is dropped when there are too many.
+
+    A dropped reader is not closed here: a thread that still reads from it may finish. The owner
+    closes the others when its read ends. Otherwise an exception that is kept would keep the frames
+    of the read, and with them its open files.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Open nothing yet."""
+        self._store = store
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        _reads[id(self)] = self
+
+    def open(self, key: str) -> Reader:
+        """Return the reader of `key`; raise CorruptError if there is no file."""
+        reader = self._readers.get(key)
+        if reader is None:
+            try:
+                opened = self._opened(key)
+            except KeyNotFound:
+                raise FileGoneError("the file is missing") from None
+            # `setdefault` is atomic: of two threads that open one file, the second drops its own.
+            reader = self._readers.setdefault(key, opened)
+            self._drop(down_to=_share())
+        return reader
+
+    def close(self) -> None:
+        """Close all readers, once no thread reads from them; `open` opens them again."""
+        # Another read that runs out of descriptors may drop some at the same time.
+        with suppress(KeyError):
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def _opened(self, key: str) -> Reader:
+        for pause in PAUSES:
+            try:
+                return self._store.open(key)
+            except StorageError as error:
+                if error.errno not in _NO_MORE:
+                    raise
+            for files in _all_reads():
+                files._drop(down_to=0)
+            time.sleep(pause)
+        return self._store.open(key)
+
+    def _drop(self, *, down_to: int) -> None:
+        while len(self._readers) > down_to:
+            try:
+                self._readers.popitem(last=False)
+            except KeyError:
+                return  # Another thread was faster.
+
+
+_reads: WeakValueDictionary[int, OpenFiles] = WeakValueDictionary()
+
+
+def _all_reads() -> list[OpenFiles]:
+    # `valuerefs` copies in one step; reads that begin or end would disturb a loop over the values.
+    return [files for reference in _reads.valuerefs() if (files := reference()) is not None]
+
+
+def _share() -> int:
+    """Return the number of files that one read keeps open: its share of the bound."""
+    return max(LEAST_OPEN, min(MOST_OPEN, _limit() // 4) // max(len(_reads), 1))
+
+
+def _limit() -> int:
+    """Return the number of descriptors that the process may have."""
+    if sys.platform == "win32":
+        return 4 * MOST_OPEN
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4 * MOST_OPEN if soft == resource.RLIM_INFINITY else soft
+
+
+class ErrorContext:
+    """Prefix the message of an error with its context.
+
+    This is a class and not a generator with `contextmanager`: since Python 3.12 the frame of such a
+    generator refers to the frame of its `__exit__`. An error that is replaced by another would then
+    hold itself, and all that was read, until the garbage collector runs.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: str) -> None:
+        """Remember the context."""
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, DAMAGED):
+            return
+        message = str(error)
+        # An error of a chunk says first which one it is.
+        joint = "" if message.startswith(", ") else ": "
+        raise type(error)(f"{self._context}{joint}{message}") from None
