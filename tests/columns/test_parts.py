@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.arrow.types import as_stored
+from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import EncodedRows
 from blztable.columns.parts.encode import encode
 from blztable.columns.parts.physical import (
@@ -23,14 +24,18 @@ from blztable.format.records import CONSTANT, DICTIONARY, NAN_CODE, NUMBERS, PLA
 from blztable.tuning import tuned
 from support import arrow_strategies
 from support.bit_equality import same
+from support.encoded import records_of_parts
 
-FLAT = [type_ for type_ in arrow_strategies.PLAIN if not pa.types.is_dictionary(type_)]
+FLAT = arrow_strategies.PLAIN
 
 
 def read(array, page=3):
     """Return the part of an array as a reader has it."""
     with tuned(encoded_bytes=0, sampled_values=1, rows_per_exception=4, rows_per_item=2):
         part = encode(array, page)
+    records = records_of_parts([part])
+    records.streams["nbytes"] = [len(stream.data) for stream in part.streams]
+    check_type(array.type, records)
     streams = {stream.name: stream for stream in part.streams}
     fields = (part.rows, part.page, part.flags, part.pages, part.nbytes)
     return EncodedRows(array.type, *fields, streams)

@@ -173,7 +173,7 @@ class _Parts:
         self._lengths(LENGTHS, at[~coded], values["nbytes"])
         some = one[coded]
         need(self._has_codes(some, self.rows[owner[coded]]), "bytes of codes")
-        need((some["words"] == 1) & (some["flags"] & ~UNSORTED == 0), "words of codes")
+        need((some["words"] == 1) & (some["flags"] | UNSORTED == UNSORTED), "words of codes")
         need((some["power"] == 0) & (some["exceptions"] == 0), "encoding of codes")
         self._cut(at[coded], some["width"])
         self._items(at[coded], owner[coded], self.is_dictionary)

@@ -97,7 +97,7 @@ class EncodedRows:
         self.fill(chosen, view(values))
         valid = self.valid(chosen, view(values))
         if form is Form.BOOL:
-            values = bitmap(view(values).view(bool))
+            values = bitmap(view(values))
         return pa.Array.from_buffers(type_, count, [_packed(valid), values])
 
     def allocate(self, nbytes: int) -> pa.Buffer:
@@ -136,10 +136,30 @@ class EncodedRows:
             for place, rows in _places(chosen):
                 if rows.start < rows.stop:
                     self._fill(stream, rows, out[place.start * width : place.stop * width])
+        if not self._are_values(out):
+            valid = self.valid(chosen)
+            if valid is None or not self._are_values(out.reshape(len(valid), width)[valid]):
+                raise CorruptError(f"a value {self._wrong}")
+
+    @property
+    def _wrong(self) -> str:
+        return "is no boolean" if self.form.form is Form.BOOL else f"has more digits than {self.type}"
+
+    def _are_values(self, data: Array) -> bool:
+        """True if bytes are values of the type. Those of null rows may be anything."""
+        if not data.size:
+            return True
         if self.form.form is Form.BOOL:
-            need(int(out.max()) <= 1, "booleans")
-        elif pa.types.is_decimal(self.type) and not decimals.are_within(self.type, out):
-            raise CorruptError(f"a value has more digits than {self.type}")
+            return int(data.max()) <= 1
+        if pa.types.is_decimal(self.type):
+            return decimals.are_within(self.type, data.reshape(-1))
+        return True
+
+    @cached_property
+    def low(self) -> Array:
+        """Return the base of each page: its least word, or 0 of a page without values."""
+        low: Array = self.pages["min"]
+        return np.where(low <= self.pages["max"], low, 0)
 
     def _fill(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
         width = self.form.width
@@ -154,10 +174,10 @@ class EncodedRows:
         elif stream.kind == DICTIONARY:
             self._look_up(stream, chosen, _items_view(out, width))
         elif isinstance(chosen, slice):
-            low = self.pages["min"]
-            from_codes.fill(stream, self.form, self.page, low, chosen.start, chosen.stop, out)
+            rows = chosen.start, chosen.stop
+            from_codes.fill(stream, self.form, self.page, self.low, *rows, out)
         else:
-            from_codes.pick(stream, self.form, self.page, self.pages["min"], chosen, out)
+            from_codes.pick(stream, self.form, self.page, self.low, chosen, out)
         if stream.exceptions:
             self._put_exceptions(stream, chosen, out.view("<f8"))
 
@@ -220,7 +240,7 @@ class EncodedRows:
         """Return the offsets and the bytes of items of text or binary."""
         lengths = self.streams.get(LENGTHS)
         if lengths is not None and lengths.kind == DICTIONARY:
-            return spell(self.binary_items, self._checked(self.codes(chosen)), self.nbytes)
+            return spell(self.binary_items, self._checked(self.codes(chosen)), self.allocate)
         ends, begins, stops = self.ends(chosen)
         body = self.allocate(int(ends[-1]))
         out = view(body)
@@ -300,7 +320,7 @@ class EncodedRows:
             count = 1 << 8 * stream.width
             if not is_same or stream.width not in (1, 2) or count > most:
                 return None
-            low = stream.words if len(stream.words) else self.pages["min"]
+            low = stream.words if len(stream.words) else self.low
             if self.form.form is Form.BYTES or not len(low) or (low != low[0]).any():
                 return None
             values = self._values_of_numbers(stream, count, low[:1])
@@ -372,7 +392,7 @@ class EncodedRows:
         data = self._item_bytes
         if form.form is Form.BOOL:
             need(not len(data) or int(data.max()) <= 1, "booleans")
-            return pa.Array.from_buffers(type_, count, [validity, bitmap(data.view(bool))])
+            return pa.Array.from_buffers(type_, count, [validity, bitmap(data)])
         if pa.types.is_decimal(type_) and not decimals.are_within(type_, data):
             raise CorruptError(f"a value has more digits than {type_}")
         return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(data)])

@@ -8,6 +8,7 @@ by one; items of one length by numpy, which is three times faster.
 Knows no files and no columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import allocate, bytes_of, offsets_of, view
+from blztable.arrow.types import bytes_of, offsets_of, view
 from blztable.columns.parts.stream import need
 from blztable.format.records import Array
 
@@ -23,20 +24,23 @@ from blztable.format.records import Array
 _STEP = 1 << 17
 # To make a table takes longer than to take fewer rows.
 _FEW_ROWS = 1 << 12
+# More bytes are counted before memory is made.
+_MOST_TAKEN = 1 << 26
 # The largest tables of combinations, and their bytes: larger ones are slower.
 _MOST_COMBINATIONS, _MOST_BYTES = 1 << 14, 1 << 20
 
 
-def spell(items: pa.Array, codes: Array, most: int) -> tuple[Array, pa.Buffer]:
-    """Return the offsets and the bytes of the items of checked codes: at most `most` bytes.
+def spell(
+    items: pa.Array, codes: Array, make: Callable[[int], pa.Buffer]
+) -> tuple[Array, pa.Buffer]:
+    """Return the offsets and the bytes of the items of checked codes, in memory that `make` makes.
 
     `items` are large binary without nulls.
     """
-    if len(codes) < _FEW_ROWS:
-        lengths = np.diff(offsets_of(items, "<i8"))
-        need(int(lengths[codes].sum()) <= most, "bytes of items")
+    longest = int(np.diff(offsets_of(items, "<i8")).max(initial=0))
+    if len(codes) < _FEW_ROWS and longest * len(codes) < _MOST_TAKEN:
         taken = items.take(pa.array(codes))
-        return offsets_of(taken, "<i8"), taken.buffers()[2] or allocate(0)
+        return offsets_of(taken, "<i8"), taken.buffers()[2] or pa.py_buffer(b"")
     table = _Table.of(items, len(codes), codes.itemsize)
     need(float(table.longest) * len(codes) < 1 << 62, "bytes of items")
     ends = np.empty(len(codes) + 1, np.int64)
@@ -47,8 +51,7 @@ def spell(items: pa.Array, codes: Array, most: int) -> tuple[Array, pa.Buffer]:
         place = ends[1 + start : 1 + start + len(some)]
         table.fill_ends(some, table.numbers(some), int(ends[start]), place)
     total = int(ends[-1])
-    need(total <= most, "bytes of items")
-    body = allocate(total)
+    body = make(total)
     out = view(body)
     for start in steps:
         some = codes[start : start + _STEP]
