@@ -186,11 +186,11 @@ class EncodedRows:
         items = _items_view(self._item_bytes, self.form.width)
         if not isinstance(chosen, slice) or not stream.width:
             rows = [chosen] if isinstance(chosen, slice) else chosen
-            np.take(items, self._checked(self.codes(rows)), out=out, mode="wrap")
+            np.take(items, self.checked(self.codes(rows)), out=out, mode="wrap")
             return
         width, start = stream.width, chosen.start
         for at, data in stream.runs(start * width, chosen.stop * width):
-            codes = self._checked(data.view(f"<u{width}"))
+            codes = self.checked(data.view(f"<u{width}"))
             row = at // width - start
             # Unlike the default mode, "wrap" writes to `out` without a buffer.
             np.take(items, codes, out=out[row : row + len(codes)], mode="wrap")
@@ -240,7 +240,7 @@ class EncodedRows:
         """Return the offsets and the bytes of items of text or binary."""
         lengths = self.streams.get(LENGTHS)
         if lengths is not None and lengths.kind == DICTIONARY:
-            return spell(self.binary_items, self._checked(self.codes(chosen)), self.allocate)
+            return spell(self.binary_items, self.checked(self.codes(chosen)), self.allocate)
         ends, begins, stops = self.ends(chosen)
         body = self.allocate(int(ends[-1]))
         out = view(body)
@@ -305,6 +305,11 @@ class EncodedRows:
                 stream.read_into(rows.start * width, rows.stop * width, out)
         return codes
 
+    def checked_codes(self, chosen: Rows) -> Array:
+        """Return the codes of some rows, if each stands for a value."""
+        codes, stream = self.codes(chosen), self.coded
+        return self.checked(codes) if stream is not None and stream.kind == DICTIONARY else codes
+
     def values_of_codes(self, most: int) -> pa.Array | None:
         """Return the values that the codes of rows stand for, in order, in the stored type.
 
@@ -341,7 +346,7 @@ class EncodedRows:
             return None
         return pa.Array.from_buffers(stored_type(self.type), count, [None, out])
 
-    def _checked(self, codes: Array) -> Array:
+    def checked(self, codes: Array) -> Array:
         """Return codes, if each numbers an item."""
         count = self.item_count
         if count <= np.iinfo(codes.dtype).max and len(codes):
@@ -407,7 +412,7 @@ class EncodedRows:
         """Return rows of a dictionary type."""
         codes, valid = self.codes(chosen), self.valid(chosen)
         if self.item_count:
-            codes = self._checked(codes)
+            codes = self.checked(codes)
         else:
             need(not len(codes) or (valid is not None and not valid.any()), "codes: no item")
             codes = np.zeros(len(codes), np.uint8)

@@ -23,14 +23,13 @@ from blztable import tuning
 from blztable.arrow.nested.assemble import assemble, rows_of_children, taken
 from blztable.arrow.nested.nodes import CODES, ITEMS, MAX_VALUES, RUNS, SIZE, Node
 from blztable.arrow.types import nulls
-from blztable.block_terms import VALUES
 from blztable.columns.types import one_array
 from blztable.engine.read import selection
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
+from blztable.engine.version.node_parts import NodeParts
 from blztable.errors import CorruptError
-from blztable.format.line import ColumnParts
 
 # An index of a row that is picked.
 INDEX_BYTES = 8
@@ -215,12 +214,12 @@ class _NodeOfRows:
         return built
 
 
-def _is_exact(node: Node, picked: Sequence[RowIndices], line_parts: ColumnParts) -> bool:
+def _is_exact(node: Node, picked: Sequence[RowIndices], line_parts: NodeParts) -> bool:
     """True if single rows of all nodes are known, and fewer bytes are read than in whole pages."""
     ways = {one.rows for one in node.walk()}
     if ways & {ITEMS, RUNS, CODES}:
         return False
-    rows = sum(line_parts.meta.rows[one.group] for one in picked)
+    rows = sum(line_parts.rows[one.group] for one in picked)
     count = sum(one.count for one in picked)
     return SIZE not in ways or count * tuning.current.rows_per_list <= rows
 
@@ -237,8 +236,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
         return RowSpan(span.group, span.start * size, span.stop * size)
     if node.rows not in (ITEMS, RUNS) or not span.count:
         return span
-    part = parts.open(line, span.group)
-    low, high = part.root.streams[VALUES].value_range(span.start, span.stop)
+    low, high = parts.open(line, span.group).items_of_pages(span.start, span.stop)
     if node.rows == RUNS and span.start and low:
         # The run of the first row may have begun before it.
         low -= 1
@@ -247,7 +245,7 @@ def _rows_below(parts: OpenParts, node: Node, line: int, span: RowSpan) -> RowSp
 
 def _values(parts: OpenParts, line: int, spans: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the values of a dictionary that rows of it need: all of the part."""
-    rows = parts.version.parts(line).meta.rows
+    rows = parts.version.parts(line).rows
     most = max((rows[span.group] for span in spans), default=0)
     if most > MAX_VALUES:
         name = parts.version.node(line).name
@@ -272,7 +270,7 @@ def _check_rows(
     """Raise CorruptError unless the child has the rows that the node's parts need."""
     if node.rows == CODES:
         return
-    own, below = parts.version.parts(line).meta, parts.version.parts(child).meta
+    own, below = parts.version.parts(line).meta, parts.version.parts(child)
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]
         needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0

@@ -8,7 +8,7 @@ cache (`columns/parts/decode.py`).
 Errors of streams say which chunk; `Part.error_context` adds the file and the column.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,6 @@ from blztable.arrow.types import allocate
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import EncodedRows, Rows
-from blztable.columns.parts.stream import cuts
 from blztable.engine.read.files import ErrorContext, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
@@ -37,16 +36,14 @@ from blztable.format.records import (
     DIGEST_BYTES,
     ITEM_CHUNKS,
     LENGTHS,
-    NAN_IS_NULL,
     PER_ITEM,
     VALUES,
     Array,
     Records,
 )
 
-# What errors call the streams and their kinds, by number.
+# What errors call the streams, by number.
 STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
-KIND_NAMES = ("plain", "numbers", "dictionary", "constant", "per_item")
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
 # Memory for fewer bytes is made without a look at the machine's.
@@ -112,12 +109,9 @@ class StoredStream:
         """Return the bytes of all chunks and digests."""
         return sum(self._sizes) + DIGEST_BYTES * len(self._sizes)
 
-    def cbytes_of(self, start: int, stop: int) -> int:
-        """Return the bytes that a read of these decompressed bytes takes from the file."""
-        if start >= stop or not self._chunk:
-            return 0
-        sizes = self._sizes[start // self._chunk : (stop - 1) // self._chunk + 1]
-        return sum(sizes) + DIGEST_BYTES * len(sizes)
+    def rows_of_chunk(self, width: int) -> int:
+        """Return the rows whose codes, or values of this width, a chunk has."""
+        return self._chunk // (self.width or width)
 
     def compressed(self, number: int) -> bytes:
         """Return a chunk as it is in the file, compared with its crc32."""
@@ -390,20 +384,9 @@ class Part(EncodedRows):
         return 1 << self.page
 
     @property
-    def rows_of_pages(self) -> list[int]:
-        """Return the rows of each page."""
-        first = cuts(self.rows, self.page)
-        return np.diff(np.append(first, self.rows)).tolist()
-
-    @property
     def is_per_item(self) -> bool:
         """True if each item of text or binary is a chunk."""
         return bool(self.flags & ITEM_CHUNKS)
-
-    @property
-    def kinds(self) -> list[str]:
-        """Return what the encodings of the streams are called."""
-        return [KIND_NAMES[one.kind] for one in self.streams.values()]
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
@@ -429,19 +412,6 @@ class Part(EncodedRows):
             return 0, 0
         words = stream.words
         return int(words[start >> self.page]), int(words[-(-stop // self.page_rows)])
-
-    def cbytes_of(self, start: int, stop: int) -> int:
-        """Return the bytes that a read of adjacent pages takes from the file."""
-        found = 0
-        for name, one in self.streams.items():
-            if name > LENGTHS:
-                low, high = 0, one.nbytes
-            elif name == VALUES and LENGTHS in self.streams:
-                low, high = self.items_of_pages(start, stop)
-            else:
-                low, high = one.nbytes * start // self.rows, one.nbytes * stop // self.rows
-            found += one.cbytes_of(low, high)
-        return found
 
     def error_context(self) -> ErrorContext:
         """Prefix errors with the file and the column."""
@@ -489,10 +459,6 @@ class OpenParts(Closing):
             # `setdefault` is atomic: of two threads that open one part, the second drops its own.
             part = self._parts.setdefault((line, group), part)
         return part
-
-    def items(self) -> Iterable[tuple[tuple[int, int], Part]]:
-        """Return the opened parts by column and row group."""
-        return self._parts.items()
 
     def forget_before(self, group: int) -> None:
         """Drop the parts of earlier row groups; a reader that has one may still use it."""

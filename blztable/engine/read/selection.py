@@ -19,10 +19,10 @@ from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Task, run
 from blztable.engine.version.versions import Version
+from blztable.engine.version.node_parts import NodeParts
 from blztable.errors import SchemaError
 from blztable.format import deletions
 from blztable.format.deletions import Deleted
-from blztable.format.line import ColumnParts
 
 # Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
 SLICED_ROWS = 1 << 16
@@ -177,33 +177,31 @@ def stored_portion(
     return pa.Table.from_arrays(list(arrays), names=list(map(str, range(len(arrays))))), rows
 
 
-def of_spans(parts: ColumnParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
+def of_spans(parts: NodeParts, selected: Sequence[RowSpan]) -> list[RowSpan]:
     """Return the pages of ascending spans, as spans; adjacent pages are joined.
 
     Items that are a chunk each are read without the rest of their page.
     """
     pages: list[RowSpan] = []
-    meta = parts.meta
     for span in selected:
         unit = parts.unit_rows(span.group)
         start = span.start // unit * unit
-        stop = min(-(-span.stop // unit) * unit, meta.rows[span.group])
+        stop = min(-(-span.stop // unit) * unit, parts.rows[span.group])
         if pages and pages[-1].group == span.group and pages[-1].stop >= start:
             start = pages.pop().start
         pages.append(RowSpan(span.group, start, stop))
     return pages
 
 
-def of_rows(parts: ColumnParts, selected: Sequence[RowIndices]) -> list[RowSpan]:
+def of_rows(parts: NodeParts, selected: Sequence[RowIndices]) -> list[RowSpan]:
     """Return the pages of rows, as spans; adjacent pages are joined."""
     pages: list[RowSpan] = []
-    meta = parts.meta
     for picked in selected:
-        page_rows = max(meta.page_rows[picked.group], 1)
+        page_rows = parts.page_rows[picked.group]
         touched = picked.rows // page_rows
         touched = touched[np.flatnonzero(np.diff(touched, prepend=-1))]
         cuts = np.flatnonzero(np.diff(touched) != 1) + 1
-        rows = meta.rows[picked.group]
+        rows = parts.rows[picked.group]
         firsts = touched[np.append(0, cuts)] * page_rows
         stops = (touched[np.append(cuts - 1, -1)] + 1) * page_rows
         pages += (

@@ -1,0 +1,328 @@
+"""Rows of one node, read by tasks over its parts.
+
+Theory of operation. A task decodes rows of one part: it reads the chunks, compares, decompresses
+and decodes them (`parts.py`). Memory for values of one width is made once for the whole column, in
+the caller's thread, and tasks write slices of it; long parts are several tasks. Other types become
+an array a part, and small ones are joined. Which rows are null is put together at the end, because
+rows of two parts may share a byte.
+
+Tasks of few bytes are joined. A read of few bytes runs in the caller's thread alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from blztable import tuning
+from blztable.arrow.types import as_stored, bitmap, nulls, stored_type, view
+from blztable.columns.parts.decode import Rows, count_of
+from blztable.columns.parts.physical import Form, physical
+from blztable.columns.dictionaries import is_same
+from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.selection import RowIndices, RowSelection
+from blztable.engine.run.limits import check_memory
+from blztable.engine.run.pool import Progress, Task, run
+from blztable.format.records import NAN_IS_NULL, VALID, Array
+
+# Arrays of fewer bytes, as a mean, are joined.
+JOINED_BYTES = 1 << 20
+# What a task takes at least, in bytes, whatever it decodes.
+LEAST_BYTES = 1 << 12
+
+
+def read_flat(
+    parts: OpenParts, reads: Sequence["FlatRead"], progress: Progress | None = None
+) -> list[pa.ChunkedArray]:
+    """Read the rows of each node; LimitError if the machine has not the memory for all of them."""
+    nbytes = sum(one.nbytes for one in reads)
+    check_memory(nbytes, parts.version.store.name)
+    for one in reads:
+        one.allocate()
+    tasks = (task for one in reads for task in one.tasks())
+    is_small = nbytes < tuning.current.one_thread_bytes
+    run(joined(tasks, progress), progress.report if progress else None, is_alone=is_small)
+    return [one.finish() for one in reads]
+
+
+# The bytes that a task decodes, the cells that are read then, and the task.
+SizedTask = tuple[int, float, Callable[[], None]]
+
+
+def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> Iterator[Task]:
+    """Yield tasks of several small ones."""
+    waiting: list[Callable[[], None]] = []
+    nbytes, cells = 0, 0.0
+    for size, share, task in tasks:
+        waiting.append(task)
+        nbytes, cells = nbytes + max(size, LEAST_BYTES), cells + share
+        if nbytes >= tuning.current.read_task_bytes:
+            yield partial(_run_all, waiting, cells, progress)
+            waiting, nbytes, cells = [], 0, 0.0
+    if waiting:
+        yield partial(_run_all, waiting, cells, progress)
+
+
+def _run_all(tasks: list[Callable[[], None]], cells: float, progress: Progress | None) -> None:
+    for task in tasks:
+        task()
+    if progress is not None:
+        progress.add(cells)
+
+
+class FlatRead:
+    """The read of rows of one node.
+
+    Attributes
+    ----------
+    type
+        The type of the result.
+    count
+        The rows.
+    """
+
+    def __init__(
+        self,
+        parts: OpenParts,
+        line: int,
+        selected: Sequence[RowSelection],
+        *,
+        with_nans: bool = False,
+    ) -> None:
+        """Read rows, which ascend; with NaN where it stands for null, if asked for."""
+        self.type = parts.version.node(line).type
+        self._rows = list(_by_part(parts, line, selected))
+        self._with_nans = with_nans
+        self.count = sum(count_of(rows) for _, rows in self._rows)
+        # Of values of one width.
+        self._width = _width(self.type)
+        self._values: Array | None = None
+        # By task: the first row, and which rows have a value.
+        self._valid: list[tuple[int, Array]] = []
+        self._arrays: list[pa.Array | None] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that are decoded, about."""
+        return sum(_nbytes(part, rows) for part, rows in self._rows)
+
+    def allocate(self) -> None:
+        """Make the memory of values of one width, in the caller's thread.
+
+        Memory that several threads allocate is returned late and reused rarely.
+        """
+        if self._width is not None:
+            self._buffer = pa.allocate_buffer(self.count * self._width)
+            self._values = view(self._buffer)
+
+    def tasks(self) -> Iterator[SizedTask]:
+        """Yield the tasks."""
+        first = 0
+        self._arrays = [None] * len(self._rows)
+        for number, (part, rows) in enumerate(self._rows):
+            for some in _cut(part, rows) if self._width is not None else (rows,):
+                count = count_of(some)
+                task = partial(self._fill, part, some, first)
+                if self._width is None:
+                    task = partial(self._make, number, part, some)
+                yield _nbytes(part, some), part.share * count / max(part.rows, 1), task
+                first += count
+
+    def _fill(self, part: Part, rows: Rows, first: int) -> None:
+        """Decode values of one width to their place."""
+        assert self._values is not None and self._width is not None
+        last = first + count_of(rows)
+        out = self._values[first * self._width : last * self._width]
+        with part.error_context():
+            part.fill(rows, out)
+            valid = part.valid(rows, None if self._with_nans else out)
+        if valid is not None and not valid.all():
+            self._valid.append((first, valid))
+
+    def _make(self, number: int, part: Part, rows: Rows) -> None:
+        """Decode an array."""
+        self._arrays[number] = self.array_of(part, rows)
+
+    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+        """Return rows of a part."""
+        return part.array(rows)
+
+    def finish(self) -> pa.ChunkedArray:
+        """Return the rows."""
+        if self._values is not None:
+            return pa.chunked_array([self._whole()], self.type)
+        arrays = [one for one in self._arrays if one is not None]
+        if not arrays:
+            return pa.chunked_array([nulls(0, self.type)], self.type)
+        if arrays[0].type.id != self.type.id:
+            arrays = [one.cast(self.type) for one in _together(arrays)]
+            return pa.chunked_array(arrays, self.type)
+        return pa.chunked_array(_together(arrays), self.type)
+
+    def _whole(self) -> pa.Array:
+        """Return the values of one width as an array."""
+        validity, values = None, self._buffer
+        if self._valid:
+            valid = np.ones(self.count, bool)
+            for first, some in self._valid:
+                valid[first : first + len(some)] = some
+            validity = bitmap(valid)
+        if pa.types.is_boolean(self.type):
+            values = bitmap(self._values)
+        return pa.Array.from_buffers(self.type, self.count, [validity, values])
+
+
+class CodesRead(FlatRead):
+    """The read of the codes of rows of one part, as unsigned numbers; null where a row is null."""
+
+    def __init__(self, parts: OpenParts, line: int, selected: Sequence[RowSelection]) -> None:
+        """Read the codes of these rows."""
+        super().__init__(parts, line, selected)
+        self._width, self.type = None, pa.uint8()
+
+    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+        """Return the codes."""
+        with part.error_context():
+            codes = part.codes(rows)
+            valid = part.valid(rows)
+            type_ = pa.from_numpy_dtype(codes.dtype)
+        validity = None if valid is None or valid.all() else bitmap(valid)
+        return pa.Array.from_buffers(type_, len(codes), [validity, pa.py_buffer(codes)])
+
+    def finish(self) -> pa.ChunkedArray:
+        """Return the codes."""
+        arrays = [one for one in self._arrays if one is not None]
+        return pa.chunked_array(arrays, arrays[0].type if arrays else self.type)
+
+
+class DictionaryRead(FlatRead):
+    """The read of rows as a dictionary, whose items are those of each part."""
+
+    def __init__(
+        self,
+        parts: OpenParts,
+        line: int,
+        selected: Sequence[RowSelection],
+        type_: pa.DictionaryType,
+    ) -> None:
+        """Read rows as an array of a dictionary type a part."""
+        super().__init__(parts, line, selected)
+        self._width, self.type = None, type_
+
+    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+        """Return rows of a part: its codes and items, or those of its values."""
+        with part.error_context():
+            items = part.values_of_codes(part.rows)
+            if items is None:
+                return as_stored(part.array(rows)).dictionary_encode().cast(self.type)
+            codes = part.checked_codes(rows)
+            valid = part.valid(rows)
+            mask = None if valid is None else ~valid
+            indices = pa.array(codes.astype(np.int32), self.type.index_type, mask=mask)
+            return pa.DictionaryArray.from_arrays(indices, items.cast(self.type.value_type))
+
+
+def _by_part(
+    parts: OpenParts, line: int, selected: Sequence[RowSelection]
+) -> Iterator[tuple[Part, Rows]]:
+    """Yield the rows of each part; spans of one part are joined."""
+    group: int | None = None
+    slices: list[slice] = []
+    for one in selected:
+        if not one.count:
+            continue
+        if slices and (one.group != group or isinstance(one, RowIndices)):
+            assert group is not None
+            yield parts.open(line, group), slices
+            slices = []
+        group = one.group
+        if isinstance(one, RowIndices):
+            yield parts.open(line, group), one.rows
+        elif slices and slices[-1].stop == one.start:
+            slices[-1] = slice(slices[-1].start, one.stop)
+        else:
+            slices.append(slice(one.start, one.stop))
+    if slices:
+        assert group is not None
+        yield parts.open(line, group), slices
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """Return the bytes of a value as it is decoded; None for types of variable width."""
+    if pa.types.is_dictionary(type_):
+        return None
+    form = physical(stored_type(type_))
+    return None if form.form in (Form.BYTES, Form.ITEMS, Form.NOTHING) else form.width
+
+
+def _nbytes(part: Part, rows: Rows) -> int:
+    """Return the bytes of rows of a part as they are decoded, about."""
+    count = count_of(rows)
+    nbytes = count * part.form.width
+    if part.form.form is Form.BYTES and part.rows:
+        nbytes += max(part.nbytes - part.rows * part.form.width, 0) * count // part.rows
+    valid = part.streams.get(VALID)
+    if part.flags & NAN_IS_NULL or valid is not None:
+        nbytes += count // 8
+    return nbytes
+
+
+def _cut(part: Part, rows: Rows) -> Iterator[Rows]:
+    """Yield rows of a part in pieces of a few megabytes; chunks are not cut."""
+    width = max(part.form.width, 1)
+    most = tuning.current.span_bytes // width
+    if isinstance(rows, np.ndarray) or count_of(rows) <= 2 * most:
+        yield rows
+        return
+    stream = part.coded
+    step = max(stream.rows_of_chunk(width), 8) if stream is not None else most
+    step *= max(most // step, 1)
+    for one in rows:
+        start = one.start
+        while start < one.stop:
+            stop = min((start // step + 1) * step, one.stop)
+            yield [slice(start, stop)]
+            start = stop
+
+
+def _together(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return arrays of which small neighbours are joined."""
+    if len(arrays) == 1:
+        return list(arrays)
+    if pa.types.is_dictionary(arrays[0].type):
+        return _of_same_items(arrays)
+    found: list[pa.Array] = []
+    waiting: list[pa.Array] = []
+    nbytes = 0
+    for one in arrays:
+        waiting.append(one)
+        nbytes += one.nbytes
+        if nbytes >= JOINED_BYTES:
+            found.append(_concatenated(waiting))
+            waiting, nbytes = [], 0
+    return [*found, _concatenated(waiting)] if waiting else found
+
+
+def _concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _of_same_items(arrays: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
+    """Return dictionary arrays of which neighbours with the same items are joined."""
+    found: list[list[pa.DictionaryArray]] = []
+    for one in arrays:
+        if found and is_same(found[-1][0].dictionary, one.dictionary):
+            found[-1].append(one)
+        else:
+            found.append([one])
+    joined_arrays = []
+    for group in found:
+        first = group[0]
+        if len(group) > 1:
+            indices = pa.concat_arrays([one.indices for one in group])
+            first = pa.DictionaryArray.from_arrays(
+                indices, first.dictionary, ordered=first.type.ordered, safe=False
+            )
+        joined_arrays.append(first)
+    return joined_arrays
