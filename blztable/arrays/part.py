@@ -14,8 +14,9 @@ import pyarrow as pa
 from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.foreign import Foreign
 from blztable.arrays.reading import FEWER, items_of
-from blztable.columns.parts import decode, numbers
+from blztable.columns.parts import decode, from_codes
 from blztable.columns.parts import physical as texts
+from blztable.columns.parts.check import check_type
 from blztable.columns.parts.stream import Stream, need
 from blztable.engine.run.limits import check_memory
 from blztable.errors import CorruptError, FormatError
@@ -25,9 +26,6 @@ from blztable.format.data_file import DataFile
 from blztable.format.jsontext import Json
 from blztable.format.records import (
     CONSTANT,
-    DICTIONARY,
-    ITEMS_LENGTHS,
-    ITEMS_VALUES,
     LENGTHS,
     NUMBERS,
     PER_ITEM,
@@ -148,40 +146,29 @@ class Values:
             fields = {"flags": flags, "power": power, "width": width, "exceptions": exceptions}
             streams[name] = Stream(name, kind, data, typesize, words, **fields)
             at += count
-        self._check(streams)
+        check_type(self._type, records)
         return streams
 
-    def _check(self, streams: dict[int, Stream]) -> None:
-        """Raise CorruptError unless there are the streams that the values are decoded from."""
-        pages = -(-self.rows >> int(self.records.parts["page"][0]))
-        need(len(self.records.pages) == pages, "pages")
-        main = streams.get(LENGTHS if self._has_items or self.text == texts.LENGTHS else VALUES)
-        if main is None:
-            raise CorruptError("a part lacks the stream of its values")
-        is_dictionary = main.kind == DICTIONARY
-        if main.name == LENGTHS:
-            need(main.kind == NUMBERS or (is_dictionary and self._has_items), "kind")
-            if main.kind == NUMBERS:
-                numbers.check_lengths(main, self.rows, int(self.records.parts["page"][0]))
-        else:
-            need(main.kind in (PLAIN, NUMBERS, DICTIONARY, CONSTANT), "kind")
-        needed = {ITEMS_VALUES} if is_dictionary else {VALUES} if self._has_items else set()
-        if is_dictionary and self._has_items:
-            needed.add(ITEMS_LENGTHS)
-        need(needed <= streams.keys(), "items")
-
     @cached_property
-    def _part(self) -> decode.Part:
-        """Return the part as it is decoded."""
-        [part] = self.records.parts
-        type_ = texts.type_of_text(self.text)
-        if pa.types.is_fixed_size_binary(type_) and self._streams[VALUES].kind == NUMBERS:
+    def _type(self) -> pa.DataType:
+        """Return the type that the values are decoded as."""
+        if self.text == texts.LENGTHS:
+            return pa.list_(pa.null())
+        streams, type_ = self.records.streams, texts.type_of_text(self.text)
+        is_number = (streams["name"] == VALUES) & (streams["kind"] == NUMBERS)
+        if pa.types.is_fixed_size_binary(type_) and is_number.any():
             need(type_.byte_width in _DECIMALS, "encoding of bytes")
             type_ = _DECIMALS[type_.byte_width]
-        if any(stream.flags & UNSORTED for stream in self._streams.values()):
-            type_ = pa.dictionary(pa.int64(), type_)
-        flags, page = int(part["flags"]), int(part["page"])
-        return decode.Part(type_, self.rows, page, flags, self.records.pages, self._streams)
+        return pa.dictionary(pa.int64(), type_) if (streams["flags"] & UNSORTED).any() else type_
+
+    @cached_property
+    def _part(self) -> decode.EncodedRows:
+        """Return the part as it is decoded."""
+        [part] = self.records.parts
+        rows, page, flags, nbytes = part[["rows", "page", "flags", "nbytes"]].tolist()
+        return decode.EncodedRows(
+            self._type, rows, page, flags, self.records.pages, nbytes, self._streams
+        )
 
     def _per_item(self, rows: slice) -> np.ndarray:
         kinds = self.records.streams["kind"].tolist()
@@ -190,7 +177,7 @@ class Values:
 
     def _lengths(self, rows: slice) -> np.ndarray:
         page, chosen = int(self.records.parts["page"][0]), np.arange(rows.start, rows.stop)
-        begins, ends = numbers.ends_of_rows(self._streams[LENGTHS], self.rows, page, chosen)
+        begins, ends = from_codes.ends_of_rows(self._streams[LENGTHS], self.rows, page, chosen)
         return ends - begins
 
     def _with_nulls(self, values: np.ndarray, rows: slice) -> np.ndarray:

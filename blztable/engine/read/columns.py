@@ -9,8 +9,8 @@ Columns can also be read as codes, and as dictionaries of what the codes stand f
 """
 
 from collections.abc import Container, Mapping, Sequence
-from itertools import groupby
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
+
 
 class OpenColumns(Closing):
     """The columns of a projection, read from the parts of its version: a `ColumnReader`."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from blztable import tuning
 from blztable.arrow.types import as_stored, bitmap, nulls, stored_type, view
+from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Rows, count_of
 from blztable.columns.parts.physical import Form, physical
-from blztable.columns.dictionaries import is_same
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory

@@ -448,7 +448,8 @@ class OpenParts(Closing):
         if part is None:
             version, node = self.version, self.version.node(line)
             records = self.records(line)
-            key = version.parts(line).key(group)
+            parts = version.parts(line)
+            key = parts.key(group) if parts.files[group] else ""
             file = PartFile(self.files, key, version, group) if key else None
             name = f"{version.store.name}/{key}" if key else version.store.name
             part = Part(node.type, records, group, file, f"{name}, column {node.name!r}")

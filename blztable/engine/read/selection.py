@@ -18,8 +18,8 @@ from blztable.arrow.types import Portion, as_stored, bitmap, stored_type
 from blztable.columns.types import one_array, take
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Task, run
-from blztable.engine.version.versions import Version
 from blztable.engine.version.node_parts import NodeParts
+from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format import deletions
 from blztable.format.deletions import Deleted
