@@ -13,7 +13,6 @@ import tempfile
 import threading
 import typing
 import warnings
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -26,12 +25,11 @@ from hypothesis import HealthCheck, given, settings
 import blztable as blz
 import blztable.accessor
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.format import layout
-from blztable.format.chunk import CODEC_NAMES, CODEC_SHIFT, ChunkHeader
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
+from support import stored
 from support.bit_equality import assert_same
 from support.frame_strategies import frames
 from support.options import arguments
@@ -206,17 +204,9 @@ def test_an_option_for_a_column_that_is_not_there_is_told(tmp_path):
 def codecs(path) -> dict[str, set[str]]:
     """Return the codecs in the chunk headers on disk, by column."""
     version, pinned = versions.pin(LocalStore(path))
-    found = {}
     with pinned:
-        for index, name in enumerate(version.schema.names):
-            parts = version.parts(index)
-            part = OpenParts(version).open(index, 0)
-            data = Path(path, parts.key(0, version.bundles)).read_bytes()
-            superchunk = (part.bundle or part).superchunk
-            chunks = [chunk for chunk, _ in part.slots] or range(len(superchunk.offsets) - 1)
-            headers = [ChunkHeader.decode(data[superchunk.offsets[chunk] :]) for chunk in chunks]
-            found[name] = {CODEC_NAMES[header.flags >> CODEC_SHIFT] for header in headers}
-    return found
+        names = enumerate(version.schema.names)
+        return {name: stored.codecs(version, index) for index, name in names}
 
 
 def test_compression_of_single_columns_is_applied(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from blztable.format.head import Head
 
 import blztable as blz
 from blztable.engine.change.change_set import ChangeSet
@@ -21,7 +22,6 @@ from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.format import layout
-from blztable.format.manifest import Head
 from blztable.storage.files import File, MemoryFile
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
@@ -201,7 +201,8 @@ def files_named(version: Version) -> set[str]:
     """Return the keys of all files that a version names, bundles too."""
     lines = (version.parts(line) for line in range(len(version.paths)))
     bundles = {layout.part(layout.SHARED, k) for k in version.bundle_numbers}
-    return {file for parts in lines for file in parts.files} | bundles
+    leaves = {layout.leaf(one[0]) for one in version.facts.unseen(set()) if isinstance(one, tuple)}
+    return {key for parts in lines for key in parts.keys} | bundles | leaves
 
 
 def directories_named(version: Version) -> set[str]:

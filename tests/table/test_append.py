@@ -317,7 +317,7 @@ class TestAppender:
                 a["y"].append(str(n))
         version = blz.open(t._snapshot.version.store, version=2)._snapshot.version
         assert version.row_groups == (1, 4, 4, 2)
-        assert [version.parts(index).meta.rows for index in (0, 1)] == [(1, 4, 4, 2)] * 2
+        assert [version.parts(index).rows for index in (0, 1)] == [[1, 4, 4, 2]] * 2
 
     def test_unequal_lengths_name_the_columns_and_commit_nothing(self):
         t = table({"x": [0], "y": ["a"]}, row_group_rows=2)

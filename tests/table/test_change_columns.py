@@ -390,10 +390,10 @@ class TestBesideOthers:
             t.append(pa.table({"a": pa.array([2], pa.int8())}))
         t.resize(1)
         t.vacuum(keep=1)
-        given_out = t._snapshot.version.head.columns.next_k[0]
+        given_out = t._snapshot.version.head.next_file
         behind.append({"a": [1000]}, evolve=True)
         assert behind["a"][:].to_pylist() == [1, 1000]
-        assert behind._snapshot.version.head.columns.next_k[0] >= given_out
+        assert behind._snapshot.version.head.next_file >= given_out
 
 
 def test_options_by_column_follow_its_name():

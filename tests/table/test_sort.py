@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable import tuning
 from blztable.engine.change import sorting
-from blztable.engine.read.parts import OpenParts
 from blztable.errors import ColumnNotFoundError, ConflictError, SchemaError
 from blztable.format import layout
-from blztable.format.line import PAGES_LAYER, Statistics
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples
@@ -324,19 +322,13 @@ def test_codes_outside_of_their_dictionary_are_told():
 # What it is for
 
 
-def whole(bounds):
-    """Return pairs of bounds as numbers."""
-    pairs = zip(bounds.lowest, bounds.highest, strict=True)
-    return [tuple(int.from_bytes(one, "little") for one in pair) for pair in pairs]
-
-
 def bounds(store):
     """Return the bounds of the row groups, and of their pages."""
     with blz.open(store) as table:
-        opened = OpenParts(table._snapshot.version)
-        layers = [opened.open(0, group).superchunk.trailer.layers for group in (0, 1)]
-        pages = [whole(Statistics.decode(layer[PAGES_LAYER].decode(), 2)) for layer in layers]
-        return whole(table._snapshot.version.parts(0).statistics), pages
+        version = table._snapshot.version
+        groups = [version.records([0], [group]).pages for group in range(2)]
+    pages = [list(zip(one["min"].tolist(), one["max"].tolist(), strict=True)) for one in groups]
+    return [(min(low for low, _ in one), max(high for _, high in one)) for one in pages], pages
 
 
 @everywhere

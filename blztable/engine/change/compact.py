@@ -45,13 +45,13 @@ def merge_after(
     commit = Commit(CommitPlan(version.store, is_durable, base=version))
     change_set = ChangeSet(commit, storage)
     full = _full(change_set)
-    count = merge_policy.trailing_groups(version.last_rows(), full)
+    count = merge_policy.trailing_groups(version.rows_backwards(), full)
     if not count:
         return None
     try:
         stop = version.group_count
         lengths = _joinable(change_set.staged, range(stop - 1, stop - 1 - count, -1))
-        count = merge_policy.trailing_groups(islice(version.last_rows(), lengths[0]), full)
+        count = merge_policy.trailing_groups(islice(version.rows_backwards(), lengths[0]), full)
         if not count:
             return None
         with commit:

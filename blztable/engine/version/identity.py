@@ -17,10 +17,9 @@ def identities(
 
     Two row groups of a table are the same in these columns if their numbers are equal.
     """
-    chosen = range(version.group_count) if groups is None else groups
-    files = version.records(lines, groups).parts["file"].reshape(len(lines), len(chosen))
-    stored, bundles = version.stored_rows, version.bundles
-    facts = np.array([(stored[group], bundles[group]) for group in chosen], np.int64).reshape(-1, 2)
+    chosen = np.arange(version.group_count) if groups is None else np.asarray(groups)
+    records = version.group_records(chosen)
+    files = version.records(lines, chosen).parts["file"].reshape(len(lines), len(chosen))
     # A bundle and a file of a column may have the same number.
-    places = 2 * files.T.astype(np.int64) + (facts[:, 1:] == files.T)
-    return np.hstack([facts[:, :1], places])
+    places = 2 * files.astype(np.int64) + (files == records["file"])
+    return np.vstack([records["stored"].astype(np.int64), places]).T

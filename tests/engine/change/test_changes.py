@@ -7,14 +7,14 @@ import pytest
 import blztable as blz
 from blztable.engine.change.changes import Append, Join, Keys, Select
 from blztable.engine.change.reliance import ReadSet
-from blztable.engine.read.parts import OpenParts, chunk_at
 from blztable.engine.version import versions
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.errors import ConflictError
-from blztable.format.chunk import CODEC_SHIFT, WRITABLE_CODECS, ChunkHeader
+from blztable.format.version_file import Tail
 from blztable.storage.memory import RamStore
 from support.moved_first import moved_first
 from support.options import arguments
+from support.stored import codecs
 from support.stores import tree
 
 # Numbers that compress, so that each chunk has a codec.
@@ -46,11 +46,9 @@ def opened(store):
 def last_part(store, name):
     """Return the codec of a column's last part, and its rows in a page."""
     version = versions.read(store, versions.newest_number(store))
-    index = version.schema.get_field_index(name)
-    part = OpenParts(version).open(index, len(version.row_groups) - 1)
-    file, number = (part.bundle, part.slots[0][0]) if part.bundle else (part, 0)
-    chunk = chunk_at(file.superchunk, file.reader, number)
-    return ChunkHeader.decode(chunk).flags >> CODEC_SHIFT, part.page_rows
+    index, group = version.schema.get_field_index(name), version.group_count - 1
+    [codec] = codecs(version, index, group)
+    return codec, version.parts(index).page_rows[group]
 
 
 def test_what_was_chosen_for_a_column_goes_with_its_name(store):
@@ -63,8 +61,8 @@ def test_what_was_chosen_for_a_column_goes_with_its_name(store):
             "page_rows": {"x": 1024},
         }
         table.append({"x": ROWS["a"], "b": ROWS["b"]})
-    assert last_part(store, "x") == (WRITABLE_CODECS["zstd"], 1024)
-    assert last_part(store, "b")[0] == WRITABLE_CODECS["lz4"]
+    assert last_part(store, "x") == ("zstd", 1024)
+    assert last_part(store, "b")[0] == "lz4"
 
 
 def test_names_that_change_places_take_what_was_chosen_with_them(store):
@@ -88,7 +86,7 @@ def test_what_was_chosen_for_a_column_goes_when_it_is_dropped(store):
         # A new column of the same name is another column.
         table.add_column("a", ROWS["a"])
         table.append(ROWS)
-    assert last_part(store, "a")[0] == WRITABLE_CODECS["lz4"]
+    assert last_part(store, "a")[0] == "lz4"
 
 
 def test_what_was_chosen_stays_where_columns_are_put_in_another_order(store):
@@ -164,8 +162,7 @@ def test_a_change_reads_no_file_when_it_is_made_again(store):
     newest = staged(store)
     store.delete([key for key in there if key.endswith(".bin")])
     assert Select(ReadSet.columns_of(before), [1], None).rebase(newest).schema.names == ["b"]
-    lines = [before.parts(index) for index in range(len(before.columns))]
-    nothing = [StagedColumn.of(line.arranged(line, []), 1) for line in lines]
+    nothing = [StagedColumn(path, Tail.empty(1).records) for path in before.paths]
     assert Append(ReadSet.columns_of(before), NewGroups(), nothing).rebase(newest).head.rows == 4096
 
 
