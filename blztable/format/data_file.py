@@ -138,6 +138,22 @@ class DataFile:
 
         The records have the digests that the file says; they were not compared with the chunks.
         """
+        file, header, at = cls.front(read)
+        if not 0 <= header.nchunks * OFFSET.itemsize <= size - at:
+            raise CorruptError(f"a data file of {size} bytes claims {header.nchunks} chunks")
+        chunks, decoded, offsets = _chunks(read, header.nchunks, at, size)
+        ends = np.append(offsets, size)
+        records = _placed(file.records, file.number, chunks, decoded, ends)
+        if _header(records, decoded) != header:
+            raise CorruptError("the header of a data file does not belong to its chunks")
+        return replace(file, records=records), offsets
+
+    @classmethod
+    def front(cls, read: Read) -> tuple[Self, Header, int]:
+        """Read what a data file says of itself, with records without chunks and places.
+
+        Return the header as well, and where the offsets begin.
+        """
         header = Header.decode(read(0, HEADER.size))
         if header.version != BLOSCPACK or not header.options & METADATA:
             raise FormatError("a file of Bloscpack without the records of a table")
@@ -148,14 +164,7 @@ class DataFile:
         if read(HEADER.size, SECTION.size) != section.encode():
             raise CorruptError("the header of the metadata has a reserved byte")
         at = HEADER.size + section.length
-        if not 0 <= header.nchunks * OFFSET.itemsize <= size - at:
-            raise CorruptError(f"a data file of {size} bytes claims {header.nchunks} chunks")
-        uuid, number, nodes, dtypes, bare = _said(text)
-        chunks, decoded, offsets = _chunks(read, header.nchunks, at, size)
-        records = _placed(bare, number, chunks, decoded, np.append(offsets, size))
-        if _header(records, decoded) != header:
-            raise CorruptError("the header of a data file does not belong to its chunks")
-        return cls(uuid, number, nodes, dtypes, records), offsets
+        return cls(*_said(text)), header, at
 
 
 def _header(records: Records, decoded: list[int]) -> Header:

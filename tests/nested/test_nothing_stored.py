@@ -1,15 +1,10 @@
 """A part without rows states no bytes, and codes of nested values have no bounds."""
 
-import json
-from dataclasses import replace
-
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.engine.version import versions
-from blztable.format import layout, manifest
-from blztable.storage.memory import RamStore
 from golden import reader
 from support.options import arguments
 
@@ -26,11 +21,6 @@ EMPTY = {
 }
 
 
-def lines(path, version=1):
-    data = (path / "meta/manifest" / f"{version:020d}").read_bytes()
-    return [json.loads(line) for line in data.splitlines()[2:]]
-
-
 @pytest.mark.parametrize("own_files", [True, False])
 @pytest.mark.parametrize("kind", EMPTY)
 def test_a_dictionary_below_empty_lists_states_no_bytes(tmp_path, request, kind, own_files):
@@ -41,18 +31,16 @@ def test_a_dictionary_below_empty_lists_states_no_bytes(tmp_path, request, kind,
     table = pa.table({"a": pa.array([nothing] * 5 + [item], type_)})
     path = tmp_path / "t.blz"
     blz.to_blz(table, path, storage=blz.Storage(row_group_rows=3))
-    leaf = lines(path)[-1]
-    assert leaf["rows"] == [0, 1]
-    assert {name: sizes[0] for name, sizes in leaf["streams"].items()} == {
-        "codes": 0,
-        "dictionary.ends": 0,
-        "dictionary.values": 0,
-    }
     assert reader.read(path).head["rows"] == 6
     with blz.open(path) as t:
         assert t.to_arrow() == table
         assert t.verify().is_intact
-        assert t.nbytes == sum(sum(map(sum, one["streams"].values())) for one in lines(path))
+        version = t._snapshot.version
+        last = len(version.paths) - 1
+        empty, full = (version.records([last], [group]) for group in range(2))
+        assert (version.parts(last).rows, full.parts["nbytes"][0] > 0) == ([0, 1], True)
+        assert [empty.parts[name][0] for name in ("nbytes", "cbytes", "file", "streams")] == [0] * 4
+        assert t.nbytes == sum(map(version.nbytes, range(last + 1)))
 
 
 def test_a_dictionary_that_appends_and_updates_leave_empty_states_no_bytes(tmp_path):
@@ -64,33 +52,6 @@ def test_a_dictionary_that_appends_and_updates_leave_empty_states_no_bytes(tmp_p
         assert t.verify().is_intact
         for number in (info.number for info in t.versions()):
             reader.read(path, number)
-
-
-def restated(store, change):
-    """Publish the table again, with the lines of its columns changed."""
-    with blz.open(store) as t:
-        version = t._snapshot.version
-    texts = [json.dumps(change(json.loads(line))).encode() for line in version.lines()]
-    head = replace(version.head, version=2, parent=1, changed=())
-    store.publish(layout.manifest(2), manifest.encode(head, texts), durable=False)
-
-
-def test_verify_tells_of_bytes_that_are_stored_nowhere():
-    store = RamStore()
-    array = pa.array([[]] * 3 + [["x"]], pa.list_(WORDS))
-    blz.to_blz(pa.table({"a": array}), store, storage=blz.Storage(row_group_rows=3))
-
-    def change(line):
-        if line["rows"] == [0, 1]:
-            line["streams"]["dictionary.values"][0] = 7
-        return line
-
-    restated(store, change)
-    with blz.open(store) as t:
-        assert t.to_arrow()["a"].combine_chunks() == array
-        found = [problem.message for problem in t.verify().problems]
-    assert "streams of 7 bytes in row group 0, where the part is not stored" in found
-    assert versions.read(store, 2).head.version == 2
 
 
 CODED = {
@@ -115,15 +76,24 @@ def test_codes_of_nested_values_have_no_bounds(tmp_path, kind, form):
         t.append(table)
         assert t.verify().is_intact
         assert t.to_arrow()["a"].to_pylist() == table["a"].to_pylist() * 2
-    (column,) = reader.read(path).columns
-    for group, one in enumerate(reader.statistics_of_row_groups(column)):
-        assert (one.lowest, one.highest, one.nulls) == (None, None, 0)
-        pages = reader.statistics_of_pages(column, group)
-        assert {(page.lowest, page.highest) for page in pages} <= {(None, None)}
+        assert_unbounded(t, 0)
+
+
+def assert_unbounded(table, line):
+    """Check that the pages of a node say nothing of its values."""
+    pages = table._snapshot.version.records([line]).pages
+    assert len(pages)
+    bounds = np.iinfo(np.int64)
+    assert (pages["min"] == bounds.min).all()
+    assert (pages["max"] == bounds.max).all()
+    assert not pages["nulls"].any()
 
 
 @pytest.mark.usefixtures("batched")
 def test_columns_of_codes_that_are_written_together_have_no_bounds(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz(pa.table({name: coded("list") for name in "abc"}), path)
-    assert {line["min"][0] for line in lines(path) if isinstance(line["path"], int)} == {None}
+    with blz.open(path) as t:
+        version = t._snapshot.version
+        for index in range(3):
+            assert_unbounded(t, version.nodes(index)[0])

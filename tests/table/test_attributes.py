@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.errors import BlzError
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.format.metalayers import (
     FIXED,
     MAX_BYTES,
@@ -252,14 +252,6 @@ def test_copies_keep_them(tmp_path, store):
         with blz.open(place) as table:
             assert dict(table.meta) == {"pet": b"cat"}
             assert dict(table["b"].vlmeta) == {"unit": b"kg"}
-
-
-def test_a_table_without_any_has_the_head_of_before():
-    store = RamStore()
-    blz.to_blz(DATA, store)
-    with blz.open(store) as table:
-        head = table._snapshot.version.head
-    assert b'"metalayers"' not in manifest.encode(head, [b""] * len(head.columns.paths))
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=7).filter(

@@ -203,7 +203,7 @@ def test_recover_finds_a_version_that_had_expired_if_no_later_one_is_whole(path,
 
 def test_a_version_whose_file_is_another_one_is_not_copied(path, tmp_path):
     (place,) = data_since(path, 0)
-    with pytest.raises(blz.CorruptError, match="not the one that the manifest describes"):
+    with pytest.raises(blz.CorruptError, match="not the one that the version describes"):
         blz.copy(spoilt(path, *place), tmp_path / "r.blz", on_corrupt="skip")
     assert not (tmp_path / "r.blz").exists()
 
@@ -349,7 +349,7 @@ def test_the_trailer_of_a_file_is_compared_before_it_is_packed(path, tmp_path):
     assert len(data) == part.stat().st_size
     shutil.copy(other, part)
     for layout in ("file", "directory"):
-        with pytest.raises(blz.CorruptError, match="not the one that the manifest describes"):
+        with pytest.raises(blz.CorruptError, match="not the one that the version describes"):
             blz.copy(tmp_path / "d.blz", tmp_path / layout, layout=layout)
         assert not (tmp_path / layout).exists()
 
