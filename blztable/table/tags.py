@@ -12,7 +12,7 @@ import pandas as pd
 
 from blztable.engine.version import history
 from blztable.errors import check_encodes
-from blztable.format.head import TAG_LENGTH, is_tag
+from blztable.format.manifest import TAG_LENGTH, is_tag
 from blztable.storage.store import Store
 from blztable.table.names import checked_count, checked_integer
 

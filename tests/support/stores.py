@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from blztable.format.head import Head
+from blztable.format.manifest import Head
 
 import blztable as blz
 from blztable.engine.change.change_set import ChangeSet

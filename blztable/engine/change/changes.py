@@ -42,7 +42,7 @@ from blztable.engine.write.options import BY_COLUMN, joined, split
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
 from blztable.format.jsontext import Json, dumps
-from blztable.format.head import TAGS
+from blztable.format.manifest import TAGS
 from blztable.format.metalayers import FIXED, LayerKey, Layers, check
 
 LAYERS = "metalayers"

@@ -41,7 +41,7 @@ from blztable.engine.write.options import (
 from blztable.engine.write.sort_keys import SORT_BY, Key
 from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
 from blztable.format.jsontext import Json
-from blztable.format.head import Head
+from blztable.format.manifest import Head
 from blztable.format.metalayers import FIXED, LayerKey, check
 from blztable.format.version_file import Tail
 from blztable.report import Changed

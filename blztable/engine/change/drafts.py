@@ -24,7 +24,7 @@ from blztable.engine.write.column_writer import ColumnWriter
 from blztable.errors import CorruptError, TableExistsError
 from blztable.format import layout
 from blztable.format.leaf import GROUP
-from blztable.format.head import Head
+from blztable.format.manifest import Head
 from blztable.format.records import WORD, join, stack
 from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Store

@@ -16,7 +16,7 @@ from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
 from blztable.format.layout import Path
-from blztable.format.head import Head
+from blztable.format.manifest import Head
 from blztable.report import VersionDiff, VersionInfo
 from blztable.storage.store import KeyNotFound, Store
 

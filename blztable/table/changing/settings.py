@@ -15,7 +15,7 @@ from blztable.engine.write.options import (
     sort_order,
 )
 from blztable.engine.write.sort_keys import SORT_BY
-from blztable.format.head import TAGS
+from blztable.format.manifest import TAGS
 from blztable.format.metalayers import LayerKey
 from blztable.table.changing.target import ChangeTarget
 from blztable.table.names import checked_count
