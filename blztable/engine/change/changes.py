@@ -126,7 +126,7 @@ class Join:
         made = count + len(self.groups.rows)
         order = np.r_[0:start, count:made, stop:count]
         # A joined row group has rows of all.
-        changed = [max(newest.all_changed[start:stop], default=0)] * (made - count)
+        changed = [max(_changed(newest, range(start, stop)), default=0)] * (made - count)
         return newest.with_row_groups(order, self.groups, self.written, changed)
 
     def find(self, newest: StagedVersion) -> int:
@@ -232,7 +232,7 @@ class Rewrite:
         order = np.arange(count)
         order[left] = count + np.arange(len(left))
         gone = [group for group, is_left in zip(found, self.left, strict=True) if not is_left]
-        changed = [newest.all_changed[group] for group in left]
+        changed = _changed(newest, left)
         return newest.with_row_groups(np.delete(order, gone), self.groups, self.written, changed)
 
 
@@ -436,6 +436,12 @@ class Keys:
         if self.mapping == LAYERS:
             _check_layers(newest, changed)
         return newest.with_head(**{self.mapping: changed})
+
+
+def _changed(newest: StagedVersion, groups: Sequence[int]) -> list[int]:
+    """Return which version last put rows into each of these row groups."""
+    found = newest.group_records(np.array(groups, np.int64))["changed"]
+    return np.maximum(found, newest.head.changed).tolist()
 
 
 def is_blind(changes: Iterable[Change]) -> bool:

@@ -163,7 +163,7 @@ def _write(
     """Append the rows of a new table in the order of the keys, or in their own order."""
     empty, segments, order = change_set.staged, new.segments, None
     is_sorted_later = bool(keys) and new.rows is None
-    columns = len(empty.columns)
+    columns = len(empty.paths)
     progress = Progress(callback, new.rows, columns, writes=2 if is_sorted_later else 1)
     if keys and new.rows:
         [(schema, frame, parts)] = ((*segment[:2], list(segment[2])) for segment in segments)
