@@ -330,9 +330,10 @@ class Retype:
         """Replace the columns."""
         self.read_set.check(newest, "changing the type of a column")
         columns: list[StagedColumn] = []
+        before = newest.columns
         fields = [self.fields.get(index, field) for index, field in enumerate(newest.schema)]
         for index in range(len(fields)):
-            present = [newest.columns[line] for line in newest.nodes(index)]
+            present = [before[line] for line in newest.nodes(index)]
             columns += self.written.get(index, present)
         written = [node for nodes in self.written.values() for node in nodes]
         top = max((max(node.path) + 1 for node in written), default=0)
@@ -357,8 +358,11 @@ class Select:
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Select the columns of `newest`."""
         self.read_set.check(newest, "dropping or ordering columns")
-        lines = [line for index in self.indices for line in newest.nodes(index)]
-        columns = [newest.columns[line] for line in lines]
+        lines, before = (
+            [line for index in self.indices for line in newest.nodes(index)],
+            newest.columns,
+        )
+        columns = [before[line] for line in lines]
         fields = [newest.schema.field(index) for index in self.indices]
         names = {field.name for field in fields}
         ids = {str(column.path[0]) for column in columns}
