@@ -70,7 +70,7 @@ def display_schema(projection: Projection) -> pa.Schema:
 
 def has_extensions(version: Version) -> bool:
     """True if a type may be an extension type, or have run ends of 16 bits."""
-    return has_others(version.encoded_schema)
+    return has_others(version.schema_bytes)
 
 
 def display_columns(
@@ -154,7 +154,7 @@ def with_nullable(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
 def without_ours(version: Version, fields: Sequence[pa.Field]) -> Iterable[pa.Field]:
     """Return fields of a version without the metadata that we added to some of them."""
     # A wide table made from Arrow has none.
-    return map(_without_ours, fields) if FIELD_KEY in version.encoded_schema else fields
+    return map(_without_ours, fields) if FIELD_KEY in version.schema_bytes else fields
 
 
 def _without_ours(field: pa.Field) -> pa.Field:

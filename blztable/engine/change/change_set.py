@@ -244,7 +244,7 @@ class ChangeSet:
     def _marked(self, staged: StagedVersion) -> StagedVersion:
         """Return the version with what was done; it knows if all changes are blind."""
         if not is_blind([change for change, _ in self._changes]):
-            staged = staged.without_blind_appends()
+            staged = staged.with_appends_changed()
         return staged.with_head(did=did(self.done))
 
     def _check_reliances(self) -> None:

@@ -183,7 +183,7 @@ class WriteSet:
                 f"{name}: {change} relies on the rows of version {version}; another commit has "
                 f"changed rows in the same row groups; {AGAIN}"
             )
-        newer = {*newest.changed_since(version)}
+        newer = {*newest.changed_after(version)}
         if self.matches(newest, sorted(newer - {*found})):
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {version} that it looked for; "
