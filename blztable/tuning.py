@@ -54,7 +54,7 @@ class Tuning:
     few_items: int = 128
     # Columns of one type that are encoded together, as a matrix; of fewer, each gets the encoding
     # that is smallest.
-    matrix_columns_written: int = 16
+    matrix_columns_written: int = 3
     # Fewer columns of a matrix are read as fast one by one.
     matrix_columns_read: int = 4
     # The bytes of a matrix of several columns.

@@ -7,7 +7,6 @@ when they are large enough. Knows nothing of how an array is encoded.
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,6 +20,8 @@ from blztable.engine.run.pool import Task
 from blztable.engine.write.chunks import (
     ChunkInput,
     compressed,
+    cuts_of,
+    facts_of,
     inputs_of,
     records_of,
     runs_of,
@@ -32,7 +33,7 @@ from blztable.engine.write.trial import compression_of
 from blztable.format import layout
 from blztable.format.checksums import crc32
 from blztable.format.chunk import Compression
-from blztable.format.records import KINDS, VALID, Array, Records, concatenated
+from blztable.format.records import VALID, Array, Records
 
 # Takes the index of a column and the records of its part.
 OnStored = Callable[[int, Records], None]
@@ -110,26 +111,31 @@ class Bundle:
         """Return the tasks that compress the chunks; the last of them stores the file."""
         # Threads add their parts in any order.
         batches = sorted(self._batches, key=lambda one: int(one.batch.columns[0]))
-        self._batches.clear()
+        self._batches = []
         if not batches:
             self.number = 0
             self._budget.release(self._held)
             return []
-        # The chunks of each batch, and all of them; a piece is released once it is compressed.
-        counts, inputs = [], list[ChunkInput]()
+        facts, inputs = [], list[ChunkInput]()
+        # The column of each part, and of each chunk.
+        columns, owners = [], []
         for (batch, _), compressions in zip(batches, _compressions(batches), strict=True):
-            before = len(inputs)
-            inputs += inputs_of(batch, compressions, self._target)
-            counts.append(len(inputs) - before)
+            cuts, before = cuts_of(batch, self._target), len(inputs)
+            inputs += inputs_of(batch, cuts, compressions)
+            facts.append(facts_of(batch, cuts))
+            columns.append(batch.columns)
+            each = (len(inputs) - before) // len(batch.columns)
+            owners.append(batch.columns.repeat(each))
         runs, pieces = runs_of(inputs), dict(enumerate(inputs))
         inputs.clear()
         chunks: list[bytes] = [b""] * len(pieces)
         crcs = [0] * len(pieces)
-        parts = [replace(batch, data=tuple(map(_shape_of, batch.data))) for batch, _ in batches]
+        of_parts, of_chunks = np.concatenate(columns), np.concatenate(owners)
         count = self._unfinished = len(runs)
 
         def compress(start: int, stop: int, share: int) -> None:
             for number in range(start, stop):
+                # A piece is released as soon as it is compressed.
                 chunk = chunks[number] = compressed(pieces.pop(number))
                 crcs[number] = crc32(chunk)
             self._budget.release(share)
@@ -137,7 +143,12 @@ class Bundle:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
             if is_last:
-                self._put(parts, counts, chunks, crcs)
+                order = np.argsort(of_chunks, kind="stable").tolist()
+                records = _in_order(records_of(facts, chunks, crcs), of_parts)
+                indices = np.sort(of_parts).tolist()
+                self._put(
+                    indices, records, [chunks[at] for at in order], [crcs[at] for at in order]
+                )
 
         # The shares add up to all bytes.
         shares = [self._held * (n + 1) // count - self._held * n // count for n in range(count)]
@@ -145,63 +156,38 @@ class Bundle:
 
     def _put(
         self,
-        batches: Sequence[EncodedBatch],
-        counts: Sequence[int],
+        indices: Sequence[int],
+        records: Records,
         chunks: Sequence[bytes],
         crcs: Sequence[int],
     ) -> None:
-        """Store the file, with its parts in the order of the columns."""
-        found, first = [], 0
-        for batch, count in zip(batches, counts, strict=True):
-            stop = first + count
-            found.append(records_of(batch, chunks[first:stop], crcs[first:stop], self._target))
-            first = stop
-        columns = np.concatenate([batch.columns for batch in batches])
-        records, order = _in_order(found, columns)
-        chunks, crcs = [chunks[at] for at in order], [crcs[at] for at in order]
-        indices = np.sort(columns).tolist()
+        """Store the file of the parts of these columns."""
         writers = [self._writers[index] for index in indices]
-        number, records = self._files.put(
+        number, placed = self._files.put(
             layout.SHARED, self._first_number, writers, records, chunks, crcs
         )
         self._numbers.append(number)
-        for index, part in zip(indices, _split(records), strict=True):
+        for index, part in zip(indices, _split(placed), strict=True):
             self._on_stored(index, part)
         self.number = number
 
 
-def _shape_of(data: Array) -> Array:
-    """Return a matrix of this shape without memory."""
-    return np.broadcast_to(np.uint8(0), data.shape)
-
-
-def _in_order(found: Sequence[Records], columns: Array) -> tuple[Records, list[int]]:
-    """Return the records of all parts in the order of their columns, and that of their chunks."""
-    arrays = [
-        concatenated([one.arrays[place] for one in found], kind) for place, kind in enumerate(KINDS)
-    ]
-    whole = Records(len(columns), 1, *arrays)
-    orders = [np.argsort(columns[owner], kind="stable") for owner in whole.owners()]
-    ordered = [array[order] for array, order in zip(arrays, orders, strict=True)]
-    chunks: list[int] = orders[2].tolist()
-    return Records(len(columns), 1, *ordered), chunks
+def _in_order(records: Records, columns: Array) -> Records:
+    """Return the records of parts, whose columns are given, in the order of these."""
+    orders = [np.argsort(columns[owner], kind="stable") for owner in records.owners()]
+    arrays = [array[order] for array, order in zip(records.arrays, orders, strict=True)]
+    return Records(records.columns, 1, *arrays)
 
 
 def _split(records: Records) -> Iterator[Records]:
     """Yield the records of each part."""
-    streams = records.first_stream
-    ends = (
-        np.arange(len(records.parts) + 1),
-        streams,
-        records.first_chunk[streams],
-        records.first_page,
-        records.first_word[streams],
-        records.first_prefix,
-    )
-    bounds = zip(*(end.tolist() for end in ends), strict=True)
-    for starts, stops in pairwise(bounds):
-        some = map(slice, starts, stops)
-        yield Records(1, 1, *(array[one] for array, one in zip(records.arrays, some, strict=True)))
+    parts, streams, chunks, pages, words, prefixes = records.arrays
+    first = records.first_stream
+    ends = (first, records.first_chunk[first], records.first_page, records.first_word[first])
+    of_parts = zip(*(end.tolist() for end in (*ends, records.first_prefix)), strict=True)
+    for part, ((s, c, g, w, p), (t, d, h, x, q)) in enumerate(pairwise(of_parts)):
+        some = parts[part : part + 1], streams[s:t], chunks[c:d], pages[g:h], words[w:x]
+        yield Records(1, 1, *some, prefixes[p:q])
 
 
 def _compressions(batches: Sequence[BundledBatch]) -> list[list[Compression]]:
@@ -211,7 +197,7 @@ def _compressions(batches: Sequence[BundledBatch]) -> list[list[Compression]]:
     for batch, asked in batches:
         of_batch = []
         for stream, data in zip(batch.streams, batch.data, strict=True):
-            key = (stream.typesize, stream.kind, stream.is_text, stream.name == VALID, asked)
+            key = (stream.typesize, stream.kind, stream.is_text, stream.name == VALID, id(asked))
             forms.setdefault(key, []).extend(data)
             of_batch.append((key, stream))
         keys.append(of_batch)

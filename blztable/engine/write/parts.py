@@ -24,7 +24,14 @@ from blztable.columns.types import one_array
 from blztable.engine.run.limits import MemoryBudget, check_pages
 from blztable.engine.run.pool import Progress, Task
 from blztable.engine.write.bundles import Bundle, BundledBatch
-from blztable.engine.write.chunks import ChunkInput, inputs_of, records_of, runs_of
+from blztable.engine.write.chunks import (
+    ChunkInput,
+    cuts_of,
+    facts_of,
+    inputs_of,
+    records_of,
+    runs_of,
+)
 from blztable.engine.write.column_writer import ColumnWriter
 from blztable.engine.write.files import FileWriter
 from blztable.engine.write.options import (
@@ -38,6 +45,7 @@ from blztable.engine.write.reuse import Old, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import SchemaError
 from blztable.format.checksums import crc32
+from blztable.format.records import Records
 
 # A part of more items is packed: its file has an offset and a digest for each chunk.
 MOST_ITEMS = 1 << 22
@@ -188,9 +196,10 @@ class PartWriter:
             compression_of(stream, [data[0]], self._asked)
             for stream, data in zip(batch.streams, batch.data, strict=True)
         ]
-        pieces = list(inputs_of(batch, compressions, target))
+        cuts = cuts_of(batch, target)
+        pieces, facts = list(inputs_of(batch, cuts, compressions)), facts_of(batch, cuts)
         old = None if shared.old is None else opened(shared.old, self._index, self._group)
-        make = compressing if old is None else copying(old, batch, target)
+        make = compressing if old is None else copying(old, batch, cuts)
         chunks: list[bytes] = [b""] * len(pieces)
         crcs = [0] * len(pieces)
         runs = runs_of(pieces)
@@ -204,14 +213,13 @@ class PartWriter:
                 self._unfinished -= 1
                 is_last = self._unfinished == 0
             if is_last:
-                self._put(batch, chunks, crcs)
+                self._put(records_of([facts], chunks, crcs), chunks, crcs)
 
         return [partial(compress, start, pieces[start:stop]) for start, stop in runs]
 
-    def _put(self, batch: EncodedBatch, chunks: Sequence[bytes], crcs: Sequence[int]) -> None:
+    def _put(self, records: Records, chunks: Sequence[bytes], crcs: Sequence[int]) -> None:
         """Store the part."""
         column = self._column
-        records = records_of(batch, chunks, crcs, self._shared.storage.chunk_bytes)
         number, records = self._shared.files.put(
             column.path, self._number, [column], records, chunks, crcs
         )
@@ -222,6 +230,6 @@ class PartWriter:
     def _finish(self, batch: EncodedBatch) -> None:
         """Record a part that is stored nowhere."""
         column = self._column
-        column.parts[self._group] = records_of(batch, [], [], self._shared.storage.chunk_bytes)
+        column.parts[self._group] = records_of([facts_of(batch, [])], [], [])
         # A node counts like a column, whatever rows it has.
         self._shared.progress.add(self._rows)

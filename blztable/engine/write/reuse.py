@@ -16,7 +16,7 @@ import numpy as np
 from blztable.columns.parts.batch import EncodedBatch
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED
-from blztable.engine.write.chunks import ChunkInput, compressed, cuts_of
+from blztable.engine.write.chunks import ChunkInput, compressed
 from blztable.format.chunk import (
     CODEC_SHIFT,
     LARGE_CHUNK_BYTES,
@@ -55,9 +55,9 @@ def compressing(index: int, piece: ChunkInput) -> bytes:
     return compressed(piece)
 
 
-def copying(old: StoredPart, batch: EncodedBatch, target: int) -> Make:
+def copying(old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
-    counterparts = dict(_counterparts(old, batch, target))
+    counterparts = dict(_counterparts(old, batch, cuts))
 
     def copy_or_make(index: int, piece: ChunkInput) -> bytes:
         counterpart = counterparts.get(index)
@@ -83,21 +83,21 @@ def opened(old: Old, index: int, group: int) -> StoredPart | None:
 
 
 def _counterparts(
-    old: StoredPart, batch: EncodedBatch, target: int
+    old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, tuple[StoredStream, int]]]:
     """Yield the new index, and the old stream and index, of chunks of one index and size.
 
     If an item of text grew, the chunks behind it begin at other rows, and few of them are equal.
     """
     first = 0
-    for stream, data in zip(batch.streams, batch.data, strict=True):
-        sizes = np.diff(cuts_of(stream, data.shape[1], target)).tolist()
+    for stream, of_stream in zip(batch.streams, cuts, strict=True):
+        sizes = np.diff(of_stream).tolist()
         stored = old.streams.get(stream.name)
         if stored is not None and stored.typesize == stream.typesize:
             for number, pair in enumerate(zip(sizes, stored.sizes, strict=False)):
                 if pair[0] == pair[1]:
                     yield first + number, (stored, number)
-        first += len(sizes) if data.shape[1] or stream.sizes is not None else 0
+        first += len(sizes)
 
 
 def _has_codec(chunk: bytes, codec: str) -> bool:
