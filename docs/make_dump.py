@@ -2,7 +2,7 @@
 
 If the format changes, run this program with `--write`: it puts each dump between its markers. A
 test compares them. Each line of a dump has an offset, the bytes, the name of the field, and what it
-means; of long texts and records it has one line for every 16 bytes.
+means; of long texts and records it has several lines.
 """
 
 import re
@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 import blztable as blz
-from blztable.format import data_file, layout, leaf, records, version_file
+from blztable.format import bloscpack, data_file, layout, leaf, records, version_file
 from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.records import PAGE, PART, STREAM
 from blztable.storage.memory import RamStore
 from blztable.tuning import tuned
 
 PAGE_OF_FORMAT = Path(__file__).with_name("format.md")
-BYTES_PER_LINE = 16
+BYTES_PER_LINE = 24
 CHARACTERS_PER_LINE = 80
 
 # Values that differ between tables and between releases, and their replacements.
@@ -72,10 +72,7 @@ def made() -> dict[str, str]:
     with tuned(encoded_bytes=1, sampled_values=4):
         encoded = written(SMALL, page_rows=8)
     with tuned(leaf_entries=2):
-        sealed = RamStore()
-        blz.to_blz(pa.table({"n": [7]}), sealed)
-        with blz.open(sealed, "a") as table:
-            table.append({"n": [8, 9]})
+        sealed = written(pa.table({"n": [7, 8, 9]}), row_group_rows=2)
     return {
         "the manifest": dump(manifest_entries(replaced(numbers.get(layout.manifest(1))))),
         "the leaf": dump(leaf_entries(file_below(sealed, "meta/leaf"))),
@@ -104,7 +101,7 @@ def replaced(data: bytes) -> bytes:
     found = version_file.VersionFile.decode(data)
     head = found.head | {key: REPLACED[key] for key in REPLACED}
     head["did"] = {**head["did"], "seconds": 0.001}
-    tails = [version_file.Tail.of(one) for one in found.leaves]
+    tails = [bytes(one.data) for one in found.leaves]
     return version_file.encode_version(head, bytes(found.schema), tails)
 
 
@@ -133,7 +130,8 @@ def dump(entries: Iterator[Entry]) -> str:
         if name == "text":
             text = raw.decode()
             for start in range(0, len(text), CHARACTERS_PER_LINE):
-                lines.append(f"{offset + start:#06x}  {text[start : start + CHARACTERS_PER_LINE]}")
+                piece = text[start : start + CHARACTERS_PER_LINE]
+                lines += [f"{offset + start:#06x}  {piece}"]
         else:
             for start in range(0, len(raw), BYTES_PER_LINE):
                 line = raw[start : start + BYTES_PER_LINE].hex()
@@ -222,20 +220,21 @@ def _fields(row: Any, kind: np.dtype[Any], without: tuple[str, ...] = ()) -> str
 
 
 def _offsets(data: bytes) -> list[int]:
-    *_, count, _ = data_file.HEADER.unpack_from(data)
+    *_, count, _ = bloscpack.HEADER.unpack_from(data)
     stored = struct.unpack_from("<I", data, 52)[0]
     return list(struct.unpack_from(f"<{count}q", data, 64 + stored + 4))
 
 
 def file_entries(data: bytes) -> Iterator[Entry]:
     """Yield every byte of a data file."""
-    _, version, options, checksum, typesize, largest, last, count, _ = data_file.HEADER.unpack_from(
+    _, version, options, checksum, typesize, largest, last, count, _ = bloscpack.HEADER.unpack_from(
         data
     )
-    yield 0, data[:8], "header", f"blpk, {version}, options {options}, {checksum}, {typesize}"
+    said = f"version {version}, options {options}, checksum {checksum}, typesize {typesize}"
+    yield 0, data[:8], "header", f"blpk, {said}"
     yield 8, data[8:16], "", f"chunk_size {largest}, last_chunk {last}"
     yield 16, data[16:32], "", f"nchunks {count}, max_app_chunks 0"
-    _, _, _, codec, _, size, room, stored, _ = data_file.SECTION.unpack_from(data, 32)
+    _, _, _, codec, _, size, room, stored = bloscpack.SECTION.unpack_from(data, 32)
     yield 32, data[32:48], "metadata", f"header: JSON, codec {codec}, size {size}"
     yield 48, data[48:64], "", f"room {room}, stored {stored}"
     yield 64, data[64 : 64 + stored], "text", ""

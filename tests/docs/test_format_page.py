@@ -21,6 +21,7 @@ from blztable.format import (
     bounds,
     chunk,
     data_file,
+    deletions,
     layout,
     leaf,
     manifest,
@@ -349,7 +350,7 @@ def test_the_examples_of_the_page_are_true():
     ]
     text = section("Deleted rows")
     numbers = [int(one) for one in re.search(r"words (\d+), (\d+) and (\d+)", text).groups()]
-    assert numbers == [(row << leaf.RUN_BITS) + 1 for row in (0, 4, 19)]
+    assert numbers == [(row << deletions.RUN_BITS) + 1 for row in (0, 4, 19)]
     lengths = {one.name: one for one in encode(pa.array(["Oslo", None, "", "Bern"]), 3).streams}[
         records.LENGTHS
     ]

@@ -34,7 +34,7 @@ MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS, MAX_MEMBERS = 64 << 20, 64, 1 << 20, 1 
 MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
 MAX_CHUNK_BYTES, MAX_ITEM_BYTES, MAX_RATIO = 8 << 20, 256 << 20, 1 << 15
 MAX_STREAM_BYTES, MAX_ROWS, MAX_OFFSET = 1 << 44, 1 << 40, 1 << 48
-MAX_LEVEL, MAX_COLUMNS, MAX_ENTRIES, MAX_DEPTH_OF_TYPE = 7, 1 << 20, 1 << 20, 32
+MAX_LEVEL, MAX_COLUMNS, MAX_ENTRIES, MAX_DEPTH_OF_TYPE = 6, 1 << 20, 1 << 20, 32
 MAX_ITEMS, MAX_VALUES, MAX_WIDTH = 1 << 16, (1 << 31) - 1, (1 << 28) - 1
 MANY = (1 << 32) - 1
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
@@ -59,15 +59,16 @@ VALID, VALUES, LENGTHS, ITEMS_VALID, ITEMS_LENGTHS, ITEMS_VALUES = range(6)
 PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
 SUM, TIMES, NAN_CODE, UNSORTED = 1, 2, 4, 8
 NAN_IS_NULL, EXACT, ITEM_CHUNKS = 1, 2, 4
-FEATURES = {"bundles", "deletions", "nan_is_null", "nested", "per_item", "tags"}
+KINDS = ["", "numbers", "dictionary", "constant", "item_chunks"]
+FEATURES = {"deletions", "nested", "tags", *KINDS[1:]}
 EMPTY_CHUNK = bytes.fromhex("02011301000000000100000010000000")
 
 HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("format", "uuid", "commit", "writer", "time", "operation"), str),
-    **dict.fromkeys(("format_version", "version", "parent", "rows", "next_column"), int),
+    **dict.fromkeys(("version", "parent", "lasting", "changed", "rows"), int),
+    **dict.fromkeys(("next_column", "next_file"), int),
     **dict.fromkeys(("ids", "commit_ids", "history", "requires"), list),
-    **dict.fromkeys(("did", "properties", "attributes"), dict),
-    "next_file": int,
+    **dict.fromkeys(("did", "properties", "attributes", "metalayers", "tags"), dict),
     "durable": bool,
     "pandas": (dict, type(None)),
 }
@@ -165,11 +166,10 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
         need(key in head and isinstance(head[key], kind), f"a key {key!r} of the head")
         if kind is int:
             whole(head[key])
-    need(head["format_version"] == 1 and head["version"] == number, "this version of format 1")
+    need(head["version"] == number, "this version")
     need(set(map(str, head["requires"])) <= FEATURES, "no features that are not known")
-    tags = head.get("tags", {})
-    need(isinstance(tags, dict) and (not tags or "tags" in head["requires"]), "a feature for tags")
-    for name, tagged in tags.items():
+    need(not head["tags"] or "tags" in head["requires"], "a feature for tags")
+    for name, tagged in head["tags"].items():
         need(0 < len(name) <= 255 and name.isprintable() and not name.isdecimal(), "a tag's name")
         need(0 < whole(tagged) < number, "a tag of an older version")
     for pair in head["commit_ids"] + head["history"]:
@@ -178,6 +178,7 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
     times = [head["time"], *(pair[0] for pair in head["history"])]
     need(all(map(TIME.fullmatch, times)), "times of the one form")
     need(all(whole(one) < head["next_column"] for one in head["ids"]), "ids below the next one")
+    need(len(set(head["ids"])) == len(head["ids"]), "no id twice")
     return head
 
 
@@ -195,7 +196,6 @@ def rows_of_version(
         need(depth <= MAX_DEPTH_OF_TYPE, "a type that is not too deep")
         above = [*above[:depth], one]
         paths.append(tuple(above))
-    need(len(set(paths)) == len(paths), "no node twice")
     leaves = [leaf for tail in reversed(tails) for leaf in below(store, tail)]
     groups = [group for leaf in leaves for group in leaf.groups]
     need(sum(int(group["rows"]) for group in groups) == head["rows"], "the rows of the head")
@@ -483,12 +483,12 @@ class Nodes:
         for group, part in enumerate(parts):
             need(needed is None or part.rows == needed[group], "the rows that the parent needs")
             need(part.rows <= MAX_VALUES or needed is not None, "values that codes can count")
-            data, flags = b"", int(part.record["flags"])
-            need(not flags & NAN_IS_NULL or "nan_is_null" in self.head["requires"], "a feature")
-            need(not flags & ITEM_CHUNKS or "per_item" in self.head["requires"], "a feature")
+            data = b""
+            for stream in part.streams.values():
+                name = KINDS[stream.kind]
+                need(not name or name in self.head["requires"], "features for encodings")
             if part.record["file"]:
                 bundled = part.record["file"] == self.groups[group]["file"]
-                need(not bundled or "bundles" in self.head["requires"], "a feature for bundles")
                 folder = "group" if bundled else "/".join(f"col{one}" for one in self.paths[number])
                 data = self.store.get(f"data/{folder}/__{part.record['file']}__.bin")
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
