@@ -150,13 +150,14 @@ class Head:
             )
         check_tags(values["tags"], number)
         ids = jsontext.numbers(values.pop("ids"), "the head: ids", len(depths))
-        if len(set(ids)) != len(ids):
-            raise CorruptError("the head: two nodes have one id")
         if max(ids, default=-1) >= values["next_column"] or values["next_column"] > MAX_ID + 1:
             raise CorruptError("the head: the id of a node is not below the next one")
         if not 0 < values["next_file"] <= MAX_ID + 1:
             raise CorruptError("the head: the next file has no number")
         values["paths"] = paths = paths_of(ids, depths)
+        # A child and a column may have one number: they lie in different directories.
+        if len(set(paths)) != len(paths):
+            raise CorruptError("the head: two nodes have one path")
         owners = {str(path[0]) for path in paths} if values["metalayers"] else ()
         values["metalayers"] = metalayers.from_json(values["metalayers"], owners)
         values["requires"] = frozenset(map(str, features))

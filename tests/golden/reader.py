@@ -111,7 +111,11 @@ class Version:
     head: dict[str, Any]
     schema: pa.Schema
     columns: list[Column]
-    leaves: list["Leaf"]
+    tails: list["Leaf"]
+
+    def first_group(self, level: int) -> int:
+        """Return the number of row groups before those of a tail."""
+        return sum(int(leaf.groups["groups"].sum()) for leaf in self.tails[level + 1 :])
 
 
 def versions(root: Path) -> list[int]:
@@ -178,7 +182,6 @@ def checked_head(head: Any, number: int) -> dict[str, Any]:
     times = [head["time"], *(pair[0] for pair in head["history"])]
     need(all(map(TIME.fullmatch, times)), "times of the one form")
     need(all(whole(one) < head["next_column"] for one in head["ids"]), "ids below the next one")
-    need(len(set(head["ids"])) == len(head["ids"]), "no id twice")
     return head
 
 
@@ -196,6 +199,7 @@ def rows_of_version(
         need(depth <= MAX_DEPTH_OF_TYPE, "a type that is not too deep")
         above = [*above[:depth], one]
         paths.append(tuple(above))
+    need(len(set(paths)) == len(paths), "no path twice")
     leaves = [leaf for tail in reversed(tails) for leaf in below(store, tail)]
     groups = [group for leaf in leaves for group in leaf.groups]
     need(sum(int(group["rows"]) for group in groups) == head["rows"], "the rows of the head")
@@ -211,7 +215,7 @@ def rows_of_version(
         rows = column.rows
         kept = [value for row, value in enumerate(rows) if row not in gone] if gone else rows
         columns.append(Column(kept, column.nodes))
-    return Version(head, schema, columns, leaves)
+    return Version(head, schema, columns, tails)
 
 
 def below(store: Any, leaf: "Leaf") -> Iterator["Leaf"]:
