@@ -1,7 +1,4 @@
-"""Deleted rows: their spelling in the head, and the two numbers of a live row."""
-
-import base64
-import zlib
+"""Deleted rows: words that name runs of them, and the two numbers of a live row."""
 
 import numpy as np
 import pytest
@@ -9,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blztable.errors import CorruptError, LimitError
-from blztable.format import deletions, jsontext
+from blztable.format import deletions
+from blztable.format.records import WORD
 
 # For each row group, its live rows and its deleted ones.
 GROUPS = st.lists(st.tuples(st.integers(1, 20), st.sets(st.integers(0, 30))), max_size=6)
@@ -28,12 +26,15 @@ def cut(groups):
 
 @given(GROUPS)
 def test_deleted_rows_come_back(groups):
-    groups = cut(groups)
-    deleted = deletions.compacted(deletions.pack(gone) for _, gone in groups)
-    # The head leaves the key out where there are none.
-    value = jsontext.loads(jsontext.dumps(deletions.to_json(deleted) if deleted else {}), "it")
-    assert deletions.from_json(value, [rows for rows, _ in groups]) == deleted
-    assert [deletions.count(one) for one in deleted] == [len(g) for _, g in groups][: len(deleted)]
+    for rows, gone in cut(groups):
+        words = deletions.pack(gone)
+        assert deletions.unpack(words).tolist() == gone.tolist()
+        assert deletions.count(words) == len(gone)
+        checked([words], [rows + len(gone)], [len(gone)])
+
+
+def test_neighbours_are_one_run():
+    assert len(deletions.pack(np.array([3, 4, 5, 7, 9, 10]))) == 3 * WORD.itemsize
 
 
 @given(GROUPS)
@@ -48,61 +49,39 @@ def test_a_live_row_is_found_among_the_stored_ones_and_back(groups):
         assert deletions.live(deleted, np.arange(len(before))).tolist() == before
 
 
-def spelled(rows, gaps):
-    data = np.array(gaps, "<u4").tobytes()
-    return {"rows": rows, "gaps": base64.b64encode(zlib.compress(data)).decode()}
+def checked(words, stored, gone):
+    """Check the deleted rows of row groups."""
+    found = np.frombuffer(b"".join(words), WORD)
+    counts = np.array([len(one) // WORD.itemsize for one in words])
+    deletions.check(found, counts, np.array(stored), np.array(gone))
+
+
+def runs(*pairs):
+    return np.array([first << 24 | rows for first, rows in pairs], WORD).tobytes()
 
 
 def test_the_good_ones_are_what_the_lies_are_made_from():
-    found = deletions.from_json(spelled([2, 0, 1], [1, 3, 0]), [3, 5, 1])
-    assert [deletions.unpack(one).tolist() for one in found] == [[1, 4], [], [0]]
+    checked([runs((1, 1), (4, 2)), b"", runs((0, 1))], [6, 5, 2], [3, 0, 1])
 
 
 @pytest.mark.parametrize(
-    ("rows", "gaps"),
+    ("words", "message"),
     [
-        ([2, 0, 1], [1, 4, 0]),
-        ([2, 0, 1], [1, 0, 0]),
-        ([2, 0, 1], [1, 3, 2]),
-        ([2, 0, 1], [1, 3]),
-        ([2, 0, 1], [1, 3, 0, 0]),
-        ([2, 0], [1, 3]),
-        ([2, 0, 1, 0], [1, 3, 0]),
-        ([2, 0, -1], [1]),
-        ([2, 0, 1.0], [1, 3, 0]),
-        ("abc", [1, 3, 0]),
-        ([2, 0, 1], [1, (1 << 32) - 1, 0]),
+        ([runs((1, 1), (4, 3)), b"", runs((0, 1))], "a deleted row that is not stored"),
+        ([runs((-1, 1), (4, 2)), b"", runs((0, 1))], "a deleted row that is not stored"),
+        ([runs((1, 1), (4, 0)), b"", runs((0, 1))], "a deleted row that is not stored"),
+        ([runs((1, 2), (2, 1)), b"", runs((0, 1))], "a row that is deleted twice"),
+        ([runs((4, 2), (1, 1)), b"", runs((0, 1))], "a row that is deleted twice"),
+        ([runs((1, 1), (4, 1)), b"", runs((0, 1))], "deleted rows of a row group"),
+        ([runs((1, 1)), runs((0, 2)), runs((0, 1))], "deleted rows of a row group"),
+        ([b"", b"", b""], "deleted rows of a row group"),
     ],
 )
-def test_rows_that_are_not_stored_or_deleted_twice_are_refused(rows, gaps):
-    with pytest.raises(CorruptError):
-        deletions.from_json(spelled(rows, gaps), [3, 5, 1])
+def test_words_that_do_not_name_the_rows_that_are_gone_are_refused(words, message):
+    with pytest.raises(CorruptError, match=message):
+        checked(words, [6, 5, 2], [3, 0, 1])
 
 
-@pytest.mark.parametrize("gaps", [None, 7, "", "?", "AAAA", base64.b64encode(b"x" * 9).decode()])
-def test_gaps_that_are_no_base64_of_zlib_are_refused(gaps):
-    with pytest.raises(CorruptError, match="gaps"):
-        deletions.from_json({"rows": [1], "gaps": gaps}, [3])
-
-
-def test_a_bomb_is_not_inflated():
-    packed = base64.b64encode(zlib.compress(bytes(1 << 26), 9)).decode()
-    with pytest.raises(CorruptError, match="4 bytes"):
-        deletions.from_json({"rows": [1], "gaps": packed}, [3])
-    with pytest.raises(LimitError, match="at most"):
-        deletions.from_json({"rows": [1 << 21], "gaps": packed}, [1 << 30])
-
-
-def test_trailing_bytes_are_refused():
-    packed = base64.b64encode(zlib.compress(bytes(4)) + b"x").decode()
-    with pytest.raises(CorruptError, match="gaps"):
-        deletions.from_json({"rows": [1], "gaps": packed}, [3])
-
-
-@pytest.mark.parametrize("value", [[], 7, "x", [1]])
-def test_what_is_no_object_is_refused(value):
-    if value:
-        with pytest.raises(CorruptError):
-            deletions.from_json(value, [3])
-    else:
-        assert deletions.from_json(value, [3]) == ()
+def test_no_memory_is_made_for_more_rows_than_a_row_group_may_have_deleted():
+    with pytest.raises(LimitError, match="2097152 deleted rows of a row group"):
+        checked([runs((0, 1 << 21))], [1 << 30], [1 << 21])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from isal.isal_zlib import crc32
 
 from blztable.errors import CorruptError
+from blztable.format.deletions import RUN_BITS
 from blztable.format.leaf import COUNTED, GROUP, HEADER, Leaf, encode
 from blztable.format.records import (
     CHUNK,
@@ -59,7 +60,8 @@ def described(seed, columns, entries):
     groups["groups"] = 1
     groups["deleted"] = rng.integers(0, 2, entries)
     groups["rows"] = groups["stored"] - groups["deleted"]
-    deleted = rng.integers(0, 1 << 30, int(groups["deleted"].sum())).astype(WORD)
+    gone = rng.integers(0, groups["stored"].astype(np.int64))[groups["deleted"] > 0]
+    deleted = (gone << RUN_BITS | 1).astype(WORD)
     stored = groups["stored"].tolist()
     records = [stack([one_part(rng, rows) for _ in range(columns)]) for rows in stored]
     return groups, deleted, records

@@ -101,11 +101,6 @@ class StagedVersion(Version):
         requires = head.requires | encodings_of(tail.records)
         return cls(store, replace(head, rows=facts.rows, requires=requires), schema, facts)
 
-    @classmethod
-    def empty(cls, store: Store, head: Head, schema: pa.Schema) -> Self:
-        """Return a new table without rows."""
-        return cls.of_tail(store, head, schema, Tail.empty(len(head.paths)))
-
     @property
     def columns(self) -> tuple[StagedColumn, ...]:
         """Each node with its line, for `with_columns`."""
@@ -351,13 +346,6 @@ class StagedVersion(Version):
     def with_head(self, **fields: Any) -> "StagedVersion":
         """Return this version with other fields in the head that do not concern columns."""
         return replace(self, head=replace(self.head, **fields))
-
-    def numbered_after(self, newest: Version) -> "StagedVersion":
-        """Return this version, whose next files get numbers that the newest one has not used."""
-        return self.with_head(
-            next_column=max(self.head.next_column, newest.head.next_column),
-            next_file=max(self.head.next_file, newest.head.next_file),
-        )
 
     def index_of(self, name: str) -> int:
         """Return the index of the column with this name."""
