@@ -282,6 +282,9 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
 
     A union has nulls of its first type.
     """
+    if pa.types.is_null(type_):
+        # `pa.nulls` takes a bit a row.
+        return pa.Array.from_buffers(type_, rows, [None])
     if pa.types.is_dictionary(type_) and pa.types.is_nested(type_.value_type):
         codes, values = pa.nulls(rows, type_.index_type), nulls(0, type_.value_type)
         return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from blztable.columns.types import one_array, stream_layouts
+from blztable.columns.types import one_array
 from blztable.errors import SchemaError
 
 MOST = 2**31 - 1
@@ -34,9 +34,3 @@ def test_values_of_dictionaries_that_have_no_room_in_one_array_are_a_schema_erro
     ]
     with pytest.raises(SchemaError, match="values of 2 dictionaries do not fit into one array"):
         one_array(pa.chunked_array(chunks))
-
-
-# Bug: a column of nulls was given a stream `valid`, which the format does not have.
-def test_a_null_column_has_no_stream_of_validity():
-    assert stream_layouts(pa.null()) == {}
-    assert "dictionary.valid" not in stream_layouts(pa.dictionary(pa.int8(), pa.null()))

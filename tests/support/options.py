@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import blztable as blz
-from blztable.columns.paging import CHUNK_BYTES
+from blztable.engine.write.chunks import CHUNK_BYTES
 
 NAMES = {"truncate": "digits", "column_meta": "meta", "object": "objects"}
 PLAIN = {

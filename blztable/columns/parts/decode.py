@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import allocate, bitmap, bytes_of, stored_type, view
+from blztable.arrow.types import allocate, bitmap, bytes_of, nulls, stored_type, view
 from blztable.columns.parts import decimals, from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, Physical, physical
 from blztable.columns.parts.spelling import spell
@@ -84,12 +84,12 @@ class EncodedRows:
         if self.is_dictionary:
             return self._coded(chosen)
         if pa.types.is_null(type_):
-            return pa.nulls(count)
+            return nulls(count, pa.null())
         if form is Form.NOTHING:
             return pa.Array.from_buffers(type_, count, [_packed(self.valid(chosen))])
         if form is Form.ITEMS:
             ends = self.ends(chosen)[0]
-            return self._with_offsets(type_, chosen, ends, [], [pa.nulls(int(ends[-1]))])
+            return self._with_offsets(type_, chosen, ends, [], [nulls(int(ends[-1]), pa.null())])
         if form is Form.BYTES:
             ends, body = self.text(chosen)
             return self._with_offsets(type_, chosen, ends, [body])
@@ -386,7 +386,7 @@ class EncodedRows:
         if stream is not None:
             validity = pa.py_buffer(_all_bytes(stream))
         if pa.types.is_null(type_):
-            return pa.nulls(count)
+            return nulls(count, pa.null())
         if form.form is Form.BYTES:
             _, ends, body = self.binary_items.buffers()
             if form.width == 4:

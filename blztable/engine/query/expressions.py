@@ -29,7 +29,6 @@ from blztable.arrow.nested.casts import has_safe_fields, inner_field
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.nested.paths import Names, value_of
 from blztable.arrow.types import REFUSALS, as_compared, bits_of, compared_type, nulls
-from blztable.columns.codecs import null
 from blztable.engine.query import literals, where
 from blztable.engine.query.expression_tree import (
     Argument,
@@ -415,7 +414,7 @@ def _with_columns_for_fields(
 
 def _no_columns(rows: int) -> pa.Table:
     """Return a table of this many rows, for an expression without columns."""
-    return pa.Table.from_arrays([null.nulls(rows)], names=[""]).select([])
+    return pa.Table.from_arrays([nulls(rows, pa.null())], names=[""]).select([])
 
 
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,1 +1,0 @@
-"""How arrays of each type are stored, and read back."""
