@@ -117,9 +117,12 @@ def summary(leaf: Leaf, number: int, orders: Sequence[Order]) -> tuple[Array, Re
     for name in ("rows", "nbytes", "cbytes"):
         parts[name] = table[name].sum(1)
     first = records.first_page[np.arange(records.columns + 1) * records.entries]
+    # A part without pages has the null type.
+    parts_rows = table["rows"].astype(np.int64)
+    unknown = {"nulls": np.where(table["pages"] == 0, parts_rows, 0).sum(1), "nans": 0}
     for name in ("nulls", "nans"):
         before = np.concatenate([[0], np.cumsum(records.pages[name].astype(np.int64))])
-        pages[name] = np.minimum(np.diff(before[first]), MANY)
+        pages[name] = np.minimum(np.diff(before[first]) + unknown[name], MANY)
     exact = (table["flags"] & EXACT_BOUNDS != 0).all(1)
     prefixes = []
     comparable = _comparable(records, orders)

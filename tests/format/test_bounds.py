@@ -173,3 +173,13 @@ def test_decimals_of_64_bits_beside_wider_ones_are_bounded_by_their_upper_bits()
     stream = (0, 0, 0, VALUES, NUMBERS, 0, 0, 0, 8, 0)
     parts = [([(-5, 7)], EXACT_BOUNDS, b"", stream), ([(0, 3)], 0, b"", None)]
     assert bounds_of(leaf_of(parts), Order.WIDE) == (-1, 3, b"", False)
+
+
+def test_a_leaf_of_the_null_type_counts_its_rows_as_nulls():
+    parts, groups = np.zeros(2, PART), np.zeros(2, GROUP)
+    parts["rows"] = groups["rows"] = groups["stored"] = (3, 4)
+    parts["page"], groups["groups"] = 3, 1
+    leaf = Leaf(encode(0, groups, np.zeros(0, "i8"), Records(1, 2, parts)))
+    _, records = summary(leaf, 7, [Order.NUMBER])
+    assert records.pages["nulls"].tolist() == [7]
+    assert records.pages["min"][0] > records.pages["max"][0]
