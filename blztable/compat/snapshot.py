@@ -38,9 +38,9 @@ from blztable.engine.version.projection import Projection
 from blztable.engine.version.schema import paths_of
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, FormatError, LimitError, SchemaError
-from blztable.format.manifest import Head
 from blztable.format.layout import Path
 from blztable.format.leaf import GROUP
+from blztable.format.manifest import Head
 from blztable.format.records import PART, WORD, Records
 from blztable.format.version_file import Tail
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
@@ -340,7 +340,7 @@ class OldSnapshot(Snapshot):
                     cbytes,
                 )
             )
-        return Explanation(steps, self.rows, self.rows, groups, groups, tuple(plans))
+        return Explanation(steps, self.rows, self.rows, groups, groups, tuple(plans), groups)
 
     def streams(self, position: int) -> tuple[StreamStorage, ...]:
         """Return the sizes of one column, as its files state them."""

@@ -39,7 +39,8 @@ CHANGES = {
 @pytest.mark.parametrize("layout", ["directory", "file"])
 def test_a_version_says_what_its_commit_did_to_rows(tmp_path, layout, name):
     change, expected = CHANGES[name]
-    blz.to_blz({"id": [1, 2, 3, 4], "n": [10, 20, 30, 40]}, tmp_path / "t", layout=layout)
+    rows, storage = {"id": [1, 2, 3, 4], "n": [10, 20, 30, 40]}, blz.Storage(layout=layout)
+    blz.to_blz(rows, tmp_path / "t", storage=storage)
     with blz.open(tmp_path / "t", mode="a") as t:
         assert done(t) == (4, 0, 0)
         before = t.version

@@ -179,7 +179,8 @@ class FileCheck:
         for part in self.parts:
             place = file.nodes.index(part.node.path)
             dtype = dtype_text(part.node.type)
-            if file.dtypes[place] != dtype:
+            # Text may have become binary since, with the same bytes.
+            if file.dtypes[place] != dtype and (file.dtypes[place], dtype) != ("str", "bytes"):
                 found.append(
                     f"the file says that column {part.node.name!r} has values of "
                     f"{file.dtypes[place]!r}, not {dtype!r}"

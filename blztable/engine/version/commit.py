@@ -57,6 +57,7 @@ from blztable.format import layout
 from blztable.format.manifest import Head
 from blztable.format.version_file import encode_version
 from blztable.interrupts import DeferInterrupt
+from blztable.report import done_texts
 from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
 from blztable.version import VERSION
 
@@ -198,13 +199,15 @@ class Commit:
                 pinned = _pin(version)
                 self._after_commit(version, staged)
             head = version.head
+            done = [head.did.get(name) for name in DID]
             _log.info(
-                "%s: version %d: %s; %d rows, %d row groups",
+                "%s: version %d: %s; %d rows, %d row groups; %.4f s",
                 store.name,
                 head.version,
-                operation,
+                ", ".join([operation, *done_texts(*done)]),
                 head.rows,
                 version.group_count,
+                head.did["seconds"],
                 extra={"committed": head.version},
             )
             _log.debug(
