@@ -21,6 +21,7 @@ from blztable.compat.snapshot import OldVersion
 from blztable.compat.table import OldTable
 from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
+from blztable.engine.check.rebuild import rebuild, told
 from blztable.engine.run.pool import Progress
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
@@ -139,11 +140,11 @@ def copy(
     check_choice("durability", durability, DURABILITIES)
     check_version(version)
     with opened_at(source) as store:
-        table, lost = _opened(store, version, on_corrupt)
+        table, lost, rebuilt = _opened(store, version, on_corrupt)
     with table:
         if not isinstance(table, OldTable) and columns is None and mode == "x":
             _copy_files(table, target, layout, durability, progress, is_strict=not lost)
-            return _copied(table, len(table), lost)
+            return _copied(table, len(table), lost, rebuilt)
         chosen = table if columns is None else table[list(columns)]
         if hasattr(target, "write"):
             # Only a path can be read again, and changed.
@@ -156,47 +157,70 @@ def copy(
             rows = _copy_rows(table, chosen, target, layout, mode, on_corrupt, durability, progress)
         if rows < len(table):
             lost += (f"{len(table) - rows:,} rows of damaged pages are left out",)
-        return _copied(table, rows, lost)
+        return _copied(table, rows, lost, rebuilt)
 
 
-def _copied(table: CTable, rows: int, lost: tuple[str, ...]) -> Copied:
+def _copied(table: CTable, rows: int, lost: tuple[str, ...], rebuilt: tuple[str, ...]) -> Copied:
     version = table._snapshot.version
     has_number = not isinstance(version, OldVersion | StagedVersion)
-    return Copied(rows, version.head.version if has_number else None, lost)
+    return Copied(rows, version.head.version if has_number else None, lost, rebuilt)
 
 
 def _opened(
     store: Store, version: int | str | None, on_corrupt: str
-) -> tuple[CTable, tuple[str, ...]]:
-    """Return the table to copy, and what of it is lost."""
+) -> tuple[CTable, tuple[str, ...], tuple[str, ...]]:
+    """Return the table to copy, what of it is lost, and what is rebuilt."""
     found = None
     if on_corrupt == "skip":
         with suppress(FormatError):
-            found, lost = _whole(store, version)
+            found, lost, rebuilt = _whole(store, version)
     if found is None:
-        return open(store, version=version), ()
-    return CTable(Snapshot(found, None), writable=False), lost
+        try:
+            return open(store, version=version), (), ()
+        except CorruptError as error:
+            if on_corrupt == "skip" and version is None:
+                raise CorruptError(f"{error}; {told(store)}") from None
+            raise
+    return CTable(Snapshot(found, None), writable=False), lost, rebuilt
 
 
-def _whole(store: Store, number: int | str | None) -> tuple[Version | None, tuple[str, ...]]:
-    """Return the version that is whole, and what is lost; None if it is what `open` finds."""
-    newest, damaged = None, list[Version]()
+def _whole(
+    store: Store, number: int | str | None
+) -> tuple[Version | None, tuple[str, ...], tuple[str, ...]]:
+    """Return the version that is whole, what is lost, and what is rebuilt.
+
+    Return None if it is what `open` finds.
+    """
+    newest, damaged = None, list[tuple[Version, tuple[str, ...]]]()
+    unreadable: CorruptError | None = None
     with suppress(Damaged):
         newest = versions.checked_newest(store)
     for found in _back(store, number):
+        try:
+            rebuilt = tuple(map(str, rebuild(found)))
+        except CorruptError as error:
+            unreadable = unreadable or error
+            continue
         if not is_whole(found):
-            damaged.append(found)
-        elif number is None and found.head.version == newest:
-            return None, ()
+            damaged.append((found, rebuilt))
+        elif number is None and found.head.version == newest and not rebuilt:
+            return None, (), ()
         else:
-            return found, tuple(f"version {one.head.version} is damaged" for one in damaged)
+            lost = [f"version {one.head.version} is damaged" for one, _ in damaged]
+            if unreadable is not None:
+                lost.insert(0, str(unreadable))
+            return found, tuple(lost), rebuilt
     if damaged:
-        at = f"version {damaged[0].head.version}"
-        return damaged[0], (f"{at} is damaged: its damaged chunks are copied as they are",)
+        first, rebuilt = damaged[0]
+        at = f"version {first.head.version}"
+        return first, (f"{at} is damaged: its damaged chunks are copied as they are",), rebuilt
+    if unreadable is not None:
+        raise unreadable
     unfinished = recovered(store) if number is None and newest is None else None
     if unfinished is None:
-        return None, ()
-    return unfinished, (f"the rows from {unfinished.head.rows:,} on, which were never finished",)
+        return None, (), ()
+    lost = [f"the rows from {unfinished.head.rows:,} on, which were never finished"]
+    return unfinished, tuple(lost), ()
 
 
 def _back(store: Store, version: int | str | None) -> Iterator[Version]:

@@ -896,6 +896,8 @@ class Repaired(Printed):
     lost : tuple of (str or None, int, int, str)
         For each run of rows: the column whose values are null now, or None if the rows are left
         out; the first row, and the row after the last one, in the damaged version; the damage.
+    rebuilt : tuple of str
+        The leaves that were missing or damaged, and were made again from the data files.
 
     Examples
     --------
@@ -908,18 +910,19 @@ class Repaired(Printed):
 
     version: int
     lost: tuple[tuple[str | None, int, int | None, str], ...] = ()
+    rebuilt: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return a line for each run of rows that is lost."""
+        """Return a line for each run of rows that is lost, and for each leaf that was rebuilt."""
         if not self.lost:
-            return f"version {self.version}: nothing is lost"
+            return "\n".join([f"version {self.version}: nothing is lost", *self.rebuilt])
         lines = [
             f"rows {start:,} to {stop or start:,} "
             + ("are left out" if column is None else f"of column {column!r} are null")
             + f": {reason}"
             for column, start, stop, reason in self.lost
         ]
-        return "\n".join([f"version {self.version}:", *lines])
+        return "\n".join([f"version {self.version}:", *lines, *self.rebuilt])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -934,6 +937,8 @@ class Copied(Printed):
         Number of the version that was copied; None if the source had none.
     lost : tuple of str
         For each thing that was not copied, or is damaged in the copy: what it is.
+    rebuilt : tuple of str
+        The leaves that were missing or damaged, and were made again from the data files.
 
     Examples
     --------
@@ -946,11 +951,13 @@ class Copied(Printed):
     rows: int
     version: int | None = None
     lost: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return a line of what was copied, and one for each thing that was not."""
+        """Return a line of what was copied, and one for each thing that was not, or was rebuilt."""
         of = "" if self.version is None else f"version {self.version}: "
-        return "\n".join([f"{of}{self.rows:,} rows", *(f"not copied: {one}" for one in self.lost)])
+        lost = [f"not copied: {one}" for one in self.lost]
+        return "\n".join([f"{of}{self.rows:,} rows", *lost, *self.rebuilt])
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -448,7 +448,8 @@ class CTable(Verbs, Closing):
 
         All bytes are checked, as by `verify`. The row groups with damage are written again, and
         lose only what cannot be read. The damaged version stays as long as older versions do: tag
-        it first if the lost files may be found elsewhere.
+        it first if the lost files may be found elsewhere. A leaf that is missing or damaged is made
+        again from the data files, and written to its place.
 
         Parameters
         ----------
@@ -464,7 +465,8 @@ class CTable(Verbs, Closing):
         Raises
         ------
         CorruptError
-            The manifest itself is damaged; `restore` an older version.
+            The manifest itself is damaged; `restore` an older version. Or a leaf is lost, and
+            cannot be made again; the error says which data files have rows of which column.
         SchemaError
             A value would become null in a column that allows no nulls.
         ConflictError
@@ -485,10 +487,11 @@ class CTable(Verbs, Closing):
         """
         check_choice("on_corrupt", on_corrupt, REPAIRS)
         lost: list[Loss] = []
-        version = self._make(changing.rows.repair, on_corrupt, lost).version
+        rebuilt: list[str] = []
+        version = self._make(changing.rows.repair, on_corrupt, lost, rebuilt).version
         assert version is not None, "it is committed"
         losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
-        return Repaired(version, losses)
+        return Repaired(version, losses, tuple(rebuilt))
 
     def erase(self, where: Any, *, wait: float | None = None) -> Erased:
         """Remove rows for good: from the table, from its files, and with its older versions.

@@ -1,7 +1,9 @@
 """Repair: commit the undamaged row groups of a damaged version as the next version.
 
-Theory of operation. `verify` tells the row groups with damage. Each of them is read as far as it
-can be read, and written again; the others stay as they are. The damaged version stays what it was.
+Theory of operation. Leaves that are missing or damaged are made again from the data files, and
+written to their places: they are the same to the byte, so all versions that name them have them
+back. Then `verify` tells the row groups with damage. Each of them is read as far as it can be read,
+and written again; the others stay as they are. The damaged version stays what it was.
 """
 
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from blztable.arrow.types import Portion
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Rows
 from blztable.engine.change.reliance import ReadSet
+from blztable.engine.check.rebuild import Rebuilt, rebuild
 from blztable.engine.check.verify import verify
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.select import read_selected
@@ -24,8 +27,10 @@ from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 
 
-def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
-    """Write the damaged row groups again, without what is lost; return the losses.
+def repair(change_set: ChangeSet, on_corrupt: str) -> tuple[list[Loss], list[str]]:
+    """Write the damaged row groups again, without what is lost.
+
+    Return the losses, and what was rebuilt.
 
     Parameters
     ----------
@@ -37,17 +42,18 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
     Raises
     ------
     CorruptError
-        The line of a column in the manifest is damaged.
+        A leaf is lost, and cannot be rebuilt.
     SchemaError
         A value is lost in a column that allows no null.
     """
     base = change_set.staged.base
     assert base is not None, "there is a version to repair"
+    rebuilt = [_put(base, one) for one in rebuild(base)]
     report = verify(base, range(len(base.schema)), full=True)
     groups = base.row_groups
     damaged = sorted({one.row_group for one in report.problems if one.row_group is not None})
     if not damaged:
-        return []
+        return [], rebuilt
     losses: list[Loss] = []
     left: list[int] = []
 
@@ -66,7 +72,14 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> list[Loss]:
     change_set.add("repair", Rows(ReadSet.rows_of(change_set.staged), order, counts, written))
     rows = dict(zip(left, counts.rows, strict=True))
     change_set.count(deleted=sum(groups[group] - rows.get(group, 0) for group in damaged))
-    return losses
+    return losses, rebuilt
+
+
+def _put(version: Version, one: Rebuilt) -> str:
+    """Write a leaf that was lost to its place; return what was done, as words."""
+    version.store.put(one.key, one.data)
+    version.store.flush([one.key])
+    return str(one)
 
 
 def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[Loss]]:

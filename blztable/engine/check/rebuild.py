@@ -1,26 +1,25 @@
 """Rebuild: leaves of a version that are missing or damaged, from the data files of the table.
 
-Theory of operation. The level above says of a lost leaf how many row groups and rows it had, and the
-crc32 of its header, which covers those of all columns. The data files say the records of their parts.
-Their numbers ascend with the row groups of a commit, so the files of each node that no other leaf
-names are its parts in order. What other versions say of a row group, in their tails and leaves, is
-taken from there, with its deleted rows. Leaves are made of these row groups in turn; one that has
-the crc32 is the lost leaf, to the byte. So no value can come back beside those of another row.
+Theory of operation. The level above says of a lost leaf how many row groups and rows it had, and
+the crc32 of its header, which covers the slices of all columns. The data files say the records of
+their parts. Their numbers ascend with the row groups of a commit, so the files of a node that no
+other leaf names are its parts in order. What other versions say of a row group, in their tails and
+leaves, is taken from there, with its deleted rows. Leaves are made of these row groups in turn; one
+that has the crc32 is the lost leaf, to the byte. So no value comes back beside those of another
+row.
 
 A leaf of leaves is made in the same way of the leaves below it.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from blztable.arrow.nested.nodes import is_nested
 from blztable.columns.parts.encode import encode as encode_part
 from blztable.engine.version import versions
-from blztable.engine.version.facts import Run
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError
 from blztable.format import layout
@@ -104,9 +103,7 @@ def told(store: Store, version: Version | None = None) -> str:
         said.append(f"{name} has {rows:,} rows ({kinds}) in {len(parts)} files, {parts[0][0]}")
     most = 20
     more = f"; and {len(said) - most} more" if len(said) > most else ""
-    return (
-        "SuperChunk.open reads data files one by one: " + "; ".join(said[:most]) + more
-    )
+    return "SuperChunk.open reads data files one by one: " + "; ".join(said[:most]) + more
 
 
 def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
@@ -123,6 +120,7 @@ def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
                 entry = one.groups[place]
                 try:
                     below = version.facts.below(one, place)
+                    below.records()
                 except BlzError:
                     yield one.level, entry, rows
                     rows += int(entry["rows"])
@@ -161,9 +159,7 @@ class _Found:
         self.columns = len(version.paths)
         self.orders = version.orders()
         own = {group.files for group in _groups_of(version)}
-        known = {
-            group.files: group for group in self._of_others() if group.files not in own
-        }
+        known = {group.files: group for group in self._of_others() if group.files not in own}
         files = own | known.keys()
         named = [{numbers[line] for numbers in files} for line in range(self.columns)]
         found = [*known.values(), *self._of_files(named)]
@@ -220,9 +216,7 @@ class _Found:
         records = stack(parts[line] for line in range(self.columns))
         yield _Group(record, np.zeros(0, WORD), records, is_known=False)
 
-    def _rows_without_file(
-        self, line: int, parts: dict[int, Records], stored: int
-    ) -> int | None:
+    def _rows_without_file(self, line: int, parts: dict[int, Records], stored: int) -> int | None:
         """Return the rows of a node without a file: of its parent's, or all its items."""
         paths = self.version.paths
         if len(paths[line]) == 1:
@@ -259,7 +253,9 @@ class _Found:
     def _of_leaves(self, level: int, entry: Array) -> bytes | None:
         """Return the leaf of leaves of the level below."""
         below: list[tuple[Array, Records]] = []
-        for number in sorted(filter(None, map(layout.leaf_number, _names(self.store, layout.LEAVES)))):
+        for number in sorted(
+            filter(None, map(layout.leaf_number, _names(self.store, layout.LEAVES)))
+        ):
             with suppress(BlzError, KeyNotFound):
                 leaf = Leaf(self.store.get(layout.leaf(number)))
                 if (leaf.level, leaf.columns) == (level - 1, self.columns):
@@ -308,7 +304,7 @@ def _without_file(type_: pa.DataType, rows: int, page: int) -> Records:
 def _paths(store: Store) -> list[Path]:
     """Return the paths that have folders of data files, and that of bundles."""
     found: list[Path] = [layout.SHARED]
-    waiting = [(number,) for number in _ids(store, layout.DATA)]
+    waiting: list[Path] = [(number,) for number in _ids(store, layout.DATA)]
     while waiting:
         path = waiting.pop()
         found.append(path)

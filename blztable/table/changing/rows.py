@@ -143,9 +143,12 @@ def erase(target: ChangeTarget, where: Any) -> None:
     change.erase.erase(target.change_set, where)
 
 
-def repair(target: ChangeTarget, on_corrupt: str, lost: list[Loss]) -> None:
-    """Write again what can be read of the damaged row groups; put what is lost into `lost`."""
-    lost[:] = change.repair.repair(target.change_set, on_corrupt)
+def repair(target: ChangeTarget, on_corrupt: str, lost: list[Loss], rebuilt: list[str]) -> None:
+    """Write again what can be read of the damaged row groups.
+
+    Put what is lost into `lost`, and which leaves are written again into `rebuilt`.
+    """
+    lost[:], rebuilt[:] = change.repair.repair(target.change_set, on_corrupt)
 
 
 def _results(
