@@ -151,7 +151,7 @@ def test_a_damaged_chunk_of_a_part_is_told():
     data = bytearray(file_of(PARTS["integers as codes"][0]))
     data[-20] ^= 1
     with blz.SuperChunk.open(bytes(data)) as part:
-        with pytest.raises(blz.CorruptError, match="crc32 does not match"):
+        with pytest.raises(blz.CorruptError, match="crc32"):
             part.to_numpy()
         assert not part.verify()
 

@@ -49,8 +49,10 @@ def part_of(array: pa.Array, page: int, chunk: int, **options: object) -> tuple[
         all_chunks += made
         own = stream.words
         if kind == PER_ITEM:
-            lengths = [len(one) + DIGEST_BYTES for one in made]
-            own = np.array([crc32(np.cumsum([0, *lengths])[:-1].astype("<i8").tobytes())], WORD)
+            # Counted from the first chunk of the part.
+            before = sum(len(one) + DIGEST_BYTES for one in all_chunks[: -len(made)])
+            lengths = [before, *(len(one) + DIGEST_BYTES for one in made)]
+            own = np.array([crc32(np.cumsum(lengths)[:-1].astype("<i8").tobytes())], WORD)
         else:
             listed += made
         words.append(own)
