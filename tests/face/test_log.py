@@ -55,7 +55,7 @@ def test_a_commit_is_told_with_its_version_and_rows(tmp_path, caplog):
         for _ in range(40):
             t.append({"a": [1], "b": [2]})
     told_of = " | ".join(told(caplog))
-    assert "version 3: append; 1501 rows" in told_of
+    assert "version 3: append, 1 row appended; 1501 rows" in told_of
     assert ": merge; " in told_of
 
 

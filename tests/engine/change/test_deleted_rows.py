@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from blztable.format import deletions
 from blztable.storage.memory import RamStore
 from support.stores import entries
 
@@ -34,7 +35,7 @@ def parts(store):
 
 
 def deleted_rows(t):
-    return [len(one) // 8 for one in t._snapshot.version.all_deleted]
+    return list(map(deletions.count, t._snapshot.version.all_deleted))
 
 
 def without(*gone):

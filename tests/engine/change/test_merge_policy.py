@@ -28,7 +28,7 @@ class Model:
     def append(self, rows):
         """Append rows as full groups and a rest; then merge until the policy asks for no merge."""
         self._write([(rows, 0)], self.full)
-        while taken := trailing_groups(self.rows, self.full):
+        while taken := trailing_groups(reversed(self.rows), self.full):
             assert 2 <= taken <= len(self.groups)
             run, self.groups = self.groups[-taken:], self.groups[:-taken]
             assert all(2 * rows_of(group) < self.full for group in run)
@@ -155,16 +155,16 @@ def test_appends_of_any_size_leave_few_groups_and_no_row_is_written_often(append
     ids=str,
 )
 def test_a_run_is_merged_when_all_of_it_rises(rows, taken):
-    assert trailing_groups(rows, 100) == taken
+    assert trailing_groups(reversed(rows), 100) == taken
 
 
 @quick
 @given(rows=st.lists(sizes, max_size=40), full=st.integers(1, 10**6))
 def test_a_run_to_merge_depends_on_the_trailing_small_groups_only(rows, full):
-    taken = trailing_groups(rows, full)
-    assert taken == trailing_groups([1, full, *rows], full)
-    assert taken == trailing_groups([1, (full + 1) // 2, *rows], full)
-    assert trailing_groups([*rows, (full + 1) // 2], full) == 0
+    taken = trailing_groups(reversed(rows), full)
+    assert taken == trailing_groups([*reversed(rows), full, 1], full)
+    assert taken == trailing_groups([*reversed(rows), (full + 1) // 2, 1], full)
+    assert trailing_groups([(full + 1) // 2, *reversed(rows)], full) == 0
 
 
 @quick
