@@ -27,7 +27,6 @@ from blztable.columns.parts.stream import (
 )
 from blztable.errors import SchemaError
 from blztable.format.records import (
-    CONSTANT,
     DICTIONARY,
     ITEMS_LENGTHS,
     ITEMS_VALID,
@@ -258,12 +257,10 @@ def encode_arrow(codes: Array, items: pa.Array) -> list[Stream]:
     form, count = physical(items.type), len(items)
     name = LENGTHS if form.form is Form.BYTES else VALUES
     streams = [encode_codes(codes, count, name, UNSORTED)]
-    if form.form is Form.NOTHING or not count:
+    if form.form is Form.NOTHING:
         return streams
     valid = mask_of(items)
-    if valid is not None and not valid.any():
-        streams.append(Stream(ITEMS_VALID, CONSTANT, words=np.zeros(1, WORD)))
-    elif valid is not None:
+    if valid is not None:
         streams.append(Stream(ITEMS_VALID, PLAIN, np.packbits(valid, bitorder="little")))
     if form.form is Form.BYTES:
         return [*streams, *_text_items(items if valid is None else items.fill_null(""))]

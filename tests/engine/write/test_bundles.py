@@ -1,9 +1,7 @@
 """Bundles: small row groups share a file, and no verb and no other writer takes harm from it."""
 
-import json
 import shutil
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +9,12 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.change import change_set
 from blztable.engine.change.changes import Join
 from blztable.engine.change.reliance import ReadSet
 from blztable.engine.version import versions
-from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
-from blztable.engine.write import bundles
+from blztable.engine.version.staged import NewGroups, StagedVersion
 from blztable.format import layout
+from blztable.format.data_file import DataFile
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 from golden import reader
@@ -55,14 +52,14 @@ def files(store, prefix=layout.DATA):
     return {key for key in tree(store) if key.startswith(prefix) and key.endswith(".bin")}
 
 
-def head_of(store):
+def newest(store):
     number = versions.newest_number(store)
-    return json.loads(store.get(layout.manifest(number)).partition(b"\n")[0])
+    return versions.load(store, number)
 
 
 def numbers_of(store):
     """Return the number of the bundle of each row group, 0 for none."""
-    return head_of(store)["bundles"]["k"]
+    return list(newest(store).bundles)
 
 
 def bundle(k):
@@ -87,8 +84,7 @@ def assert_holds(store, expected):
 
 def test_a_small_row_group_is_one_file(store):
     assert files(store) == {bundle(1)}
-    assert store.get(bundle(1))[:5] == b"blpk\x04"
-    assert head_of(store)["requires"] == ["bundles"]
+    assert store.get(bundle(1))[:5] == b"blpk\x03"
     assert_holds(store, FIRST)
 
 
@@ -103,12 +99,9 @@ def test_one_column_and_larger_row_groups_have_files_of_their_own(columns, rows)
     store = RamStore()
     table = pa.table({f"c{number}": np.arange(rows) for number in range(columns)})
     blz.to_blz(table, store)
-    assert files(store) == {layout.part((number,), 1) for number in range(columns)}
-    head = head_of(store)
-    assert head["requires"] == []
-    assert not {"bundles", "next_bundle"} & head.keys()
-    for line in store.get(layout.manifest(1)).splitlines()[2:]:
-        assert "at" not in json.loads(line)
+    assert len(files(store)) == columns
+    assert files(store, layout.BUNDLES) == set()
+    assert numbers_of(store) == [0]
 
 
 def test_very_many_narrow_columns_are_one_file_however_large():
@@ -130,20 +123,20 @@ def test_columns_asked_to_be_plain_have_files_of_their_own():
         storage=blz.Storage(columns={"n": blz.Storage(encoding="plain")}),
         durability="process",
     )
-    assert files(store) == {bundle(1), layout.part((0,), 1)}
+    assert files(store) == {bundle(1), layout.part((0,), 2)}
     with changing(store) as table:
         table.append(MORE)
-    assert files(store) == {bundle(1), layout.part((0,), 1), bundle(2), layout.part((0,), 2)}
+    assert files(store) == {bundle(1), layout.part((0,), 2), bundle(3), layout.part((0,), 4)}
     assert_holds(store, pa.concat_tables([FIRST, MORE]))
     blz.to_blz(FIRST, store, mode="w", storage=blz.Storage(encoding="plain"), durability="process")
-    assert "bundles" not in head_of(store)
+    assert numbers_of(store) == [0]
 
 
 def test_a_row_group_without_any_bytes_has_no_file():
     store = RamStore()
     blz.to_blz(pa.table({"a": pa.nulls(3), "b": pa.nulls(3)}), store)
     assert files(store) == set()
-    assert "bundles" not in head_of(store)
+    assert numbers_of(store) == [0]
     with blz.open(store) as table:
         assert table.verify().is_intact
 
@@ -188,21 +181,18 @@ def test_a_merge_makes_ordinary_parts_when_they_are_large_enough():
     with changing(store) as opened:
         for start in range(0, 6_000, 1_000):
             opened.append(table.slice(start, 1_000))
-        assert len([k for k in head_of(store)["bundles"] if k]) > 1
+        assert len([k for k in numbers_of(store) if k]) > 1
         opened.append(table)
         opened.compact()
-    head = head_of(store)
-    assert head["row_groups"] == [12_000]
-    assert "bundles" not in head
-    assert head["requires"] == []
-    assert head["next_bundle"] > 6
+    assert list(newest(store).row_groups) == [12_000]
+    assert numbers_of(store) == [0]
     assert_holds(store, pa.concat_tables([table, table]))
 
 
 def test_an_updated_column_gets_files_and_the_bundle_stays(store):
     with changing(store) as table:
         table.update({"s": "new"}, where=pc.field("n") == 3)
-    assert files(store) == {bundle(1), layout.part((1,), 1)}
+    assert files(store) == {bundle(1), layout.part((1,), 2)}
     expected = FIRST.set_column(1, "s", pa.array(["x", None, "new", "", "x"]))
     assert_holds(store, expected)
     with changing(store) as table:
@@ -218,8 +208,7 @@ def test_a_bundle_is_named_until_no_column_is_left_in_it(store):
         table.update({"n": 7})
         assert numbers_of(store) == [1]
         table.update({"f": 2.5})
-    assert "bundles" not in head_of(store)
-    assert head_of(store)["next_bundle"] == 2
+    assert numbers_of(store) == [0]
     with changing(store) as table:
         table.attrs["a"] = 1
     assert bundle(1) not in files(store)
@@ -227,7 +216,7 @@ def test_a_bundle_is_named_until_no_column_is_left_in_it(store):
     assert_holds(store, expected)
     with changing(store) as table:
         table.append(MORE.select(["n", "z", "f"]))
-    assert numbers_of(store) == [0, 2]
+    assert numbers_of(store) == [0, 4]
 
 
 def test_an_older_version_keeps_its_bundle_and_is_restored(store):
@@ -240,7 +229,6 @@ def test_an_older_version_keeps_its_bundle_and_is_restored(store):
     with changing(store) as table:
         table.restore(1)
         assert numbers_of(store) == [1]
-        assert head_of(store)["next_bundle"] == 3
         table.append(MORE)
     assert numbers_of(store) == [1, 3]
     assert_holds(store, pa.concat_tables([FIRST, MORE]))
@@ -336,18 +324,6 @@ def test_row_groups_of_equal_rows_are_told_apart_by_their_bundles(store):
         relied.check(after, "a delete")
 
 
-def test_row_groups_in_other_bundles_have_another_digest(store):
-    with changing(store) as table:
-        table.append(MORE)
-    base = StagedVersion.of(versions.read(store, 1))
-    more = StagedVersion.of(versions.read(store, 2))
-    parts = [more.parts(index) for index in range(5)]
-    written = [StagedColumn.of(one.arranged(one, [1]), 1) for one in parts]
-    known = [replace(more.bundles[1], k=k) for k in (2, 3)]
-    made = [base.with_row_groups(range(2), NewGroups([2], [one]), written) for one in known]
-    assert made[0].row_groups_digest() != made[1].row_groups_digest()
-
-
 def test_a_durable_commit_flushes_the_bundles_of_the_hasty_ones_before_it(tmp_path):
     local, flushed = LocalStore(tmp_path / "t.blz"), []
     blz.to_blz(FIRST, local, durability="process")
@@ -366,7 +342,7 @@ def test_an_unfinished_creation_is_taken_over_with_its_bundles(store):
     unfinished.prepare(*layout.PREPARED)
     unfinished.put(bundle(1), b"never finished")
     blz.to_blz(FIRST, unfinished, durability="process")
-    assert unfinished.get(bundle(1)) == store.get(bundle(1))
+    assert files(unfinished) == {bundle(1)}
     assert_holds(unfinished, FIRST)
 
 
@@ -377,7 +353,8 @@ def test_a_replacement_uses_no_number_again(store):
         table.vacuum(keep=1)
     assert files(store) == {bundle(2)}
     blz.to_blz(FIRST.select(["n"]), store, mode="w", durability="process")
-    assert head_of(store)["next_bundle"] == 3
+    assert len(files(store, layout.BUNDLES)) == 1
+    assert layout.part((10,), 3) in files(store)
 
 
 # Reading
@@ -418,7 +395,7 @@ def test_a_damaged_bundle_loses_its_row_group_alone(tmp_path):
 
 def test_sizes_of_columns_count_their_parts(store):
     with blz.open(store) as table:
-        assert table.cbytes == len(store.get(bundle(1)))
+        assert 0 < table.cbytes < len(store.get(bundle(1)))
         assert table["n"].cbytes < table.cbytes
         assert sum(table[name].cbytes for name in table.columns) == table.cbytes
 
@@ -445,7 +422,8 @@ def test_columns_with_pages_of_the_callers_size_have_files_of_their_own(store):
         storage=blz.Storage(columns={"s": blz.Storage(page_rows=8), "d": blz.Storage(page_rows=8)}),
         durability="process",
     )
-    assert files(store) == {bundle(1), bundle(2), layout.part((6,), 1), layout.part((7,), 1)}
+    assert files(store, layout.BUNDLES) == {bundle(1), bundle(2)}
+    assert len(files(store)) == 4
     assert_holds(store, FIRST)
 
 
@@ -455,14 +433,16 @@ def test_large_columns_of_a_small_row_group_have_files_of_their_own(store):
     table = pa.table({f"c{n}": np.arange(rows, dtype="u1") for n in range(40)})
     table = table.append_column("large", pa.array([f"{n:060}" for n in range(rows)]))
     blz.to_blz(table, store, mode="w", durability="process")
-    assert files(store) == {bundle(1), bundle(2), layout.part((45,), 1)}
+    assert files(store, layout.BUNDLES) == {bundle(1), bundle(2)}
+    assert len(files(store)) == 3
     assert blz.read_table(store) == table
 
 
-def test_a_dictionary_of_more_than_one_page_has_a_file_of_its_own(store):
+def test_a_dictionary_of_many_bytes_has_a_file_of_its_own(store):
     words = pa.array([f"{n:0200}" for n in range(8000)])
     table = pa.table({"d": pa.DictionaryArray.from_arrays([0, 1, 7999], words), "n": [1, 2, 3]})
     blz.to_blz(table, store, mode="w", durability="process")
+    assert len(files(store)) == 3
     assert_holds(store, table)
 
 
@@ -498,16 +478,6 @@ def test_columns_alike_with_other_options_are_compressed_by_themselves(store):
     assert {name: one.split(",")[0] for name, one in found.items()} == {
         name: codecs.get(name, "lz4") for name in table.column_names
     }
-
-
-def test_a_part_whose_encoding_the_bundle_has_no_room_for_has_a_file(monkeypatch):
-    monkeypatch.setattr(bundles, "MAX_DIRECTORY_BYTES", 3000)
-    store = RamStore()
-    table = pa.table({f"c{number}": np.arange(1000) + number for number in range(6)})
-    blz.to_blz(table, store, durability="process")
-    assert bundle(1) in files(store)
-    assert 1 < len(files(store)) < 6
-    assert_holds(store, table)
 
 
 @pytest.mark.parametrize("has_nulls", [False, True])
@@ -547,35 +517,34 @@ def test_all_chunks_of_codes_have_their_bits_shuffled(store):
     """Blosc shuffles whole units of bits alone, so each chunk is filled up."""
     rows = np.arange(3001) % 1000 // 8
     table = pa.table({f"c{n}": rows * 300 + n for n in range(200)})
-    blz.to_blz(table, store, mode="w", storage=blz.Storage(shuffle="bit"), durability="process")
+    storage = blz.Storage(compression="lz4", shuffle="bit")
+    blz.to_blz(table, store, mode="w", storage=storage, durability="process")
     with blz.open(store) as opened:
         found = {codec for name in table.column_names for codec in opened[name].streams()[0].codecs}
     assert found == {"lz4, bit"}
     assert blz.read_table(store) == table
 
 
-def test_lines_of_a_wide_table_are_those_of_columns_one_by_one(monkeypatch):
+@pytest.mark.parametrize("columns", [2, 3, 40])
+def test_a_bundle_says_the_parts_in_the_order_of_the_columns(columns, tuned):
+    tuned(write_task_bytes=1 << 12)
     rng = np.random.default_rng(5)
     table = pa.table(
         {
-            **{f"f{n}": np.round(rng.normal(size=60), 2) for n in range(20)},
+            **{f"f{n}": np.round(rng.normal(size=60), 2) for n in range(columns)},
             **{f"i{n}": [None if row % 9 < n else row for row in range(60)] for n in range(9)},
             **{f"s{n}": [f"{n}"] * 60 for n in range(3)},
             "n": pa.nulls(60),
+            "l": [[1] * n for n in range(60)],
         }
     )
-    found = []
-    for is_batched in (True, False):
-        store = RamStore()
-        if not is_batched:
-            # Each column is the first of its kind.
-            monkeypatch.setattr(
-                change_set,
-                "staged_columns",
-                lambda writers, **_: [StagedColumn.of(one.finish(), one.next_k) for one in writers],
-            )
-        blz.to_blz(table, store)
-        version, pinned = versions.pin(store)
-        with pinned:
-            found.append((version.lines(), version.head.columns, version.head.requires))
-    assert found[0] == found[1]
+    store = RamStore()
+    blz.to_blz(table, store)
+    assert files(store) == {bundle(1)}
+    file = DataFile.decode(store.get(bundle(1)))
+    version = newest(store)
+    assert file.nodes == tuple(path for path in version.paths if path != (columns + 12,))
+    lines = [line for line, path in enumerate(version.paths) if path in file.nodes]
+    for said, known in zip(file.records.arrays, version.records(lines).arrays, strict=True):
+        assert np.array_equal(said, known)
+    assert_holds(store, table)
