@@ -4,15 +4,11 @@ The chunks of a part lie one after another. For a column of numbers without null
 `chunk_bytes` of one page, a chunk is a page.
 """
 
-import base64
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
-
-from blztable.tuning import tuned
-from support import tamper
+from blztable.engine.version import versions
 
 
 class Recorded:
@@ -21,11 +17,14 @@ class Recorded:
     def __init__(self, store):
         self._store = store
         self.reads = []
+        # How often each data file was opened.
+        self.opens = Counter()
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
     def open(self, key):
+        self.opens.update([key] if key.startswith("data/") else [])
         return _Reader(self._store.open(key), key, self.reads)
 
     def get(self, key, offset=0, length=None):
@@ -40,31 +39,39 @@ class Recorded:
 
     @contextmanager
     def recording(self) -> Iterator["Recorded"]:
-        """Clear the record, and read small files in pieces like large ones."""
-        with tuned(small_part_bytes=0):
-            self.reads.clear()
-            yield self
+        """Clear the record."""
+        self.reads.clear()
+        self.opens.clear()
+        yield self
 
     def opened(self) -> set[tuple[str, int]]:
         """Return the parts that were read: column name and index of the row group."""
-        with tamper.editing(_Fixed(self._store)) as table:
-            keys = {table.key(*at): at for at in _parts(table)}
-            names = _names(table)
-        return {(names[keys[key][0]], keys[key][1]) for key in self.data}
+        keys = {key: (name, group) for name, group, key, _ in self._parts()}
+        return {keys[key] for key in self.data}
 
     def chunks(self) -> Counter[tuple[str, int, int]]:
         """Return the number of reads of each chunk: column name, row group and chunk index."""
         result: Counter[tuple[str, int, int]] = Counter()
-        with tamper.editing(_Fixed(self._store)) as table:
-            names = _names(table)
-            for column, group in _parts(table):
-                key = table.key(column, group)
-                found = [(at, at + length) for one, at, length in self.reads if one == key]
-                for number, offset in enumerate(table.part(column, group).offsets):
-                    times = sum(low <= offset < high for low, high in found)
-                    if times:
-                        result[names[column], group, number] = times
+        for name, group, key, offsets in self._parts():
+            found = [(at, at + length) for one, at, length in self.reads if one == key]
+            for number, offset in enumerate(offsets):
+                times = sum(low <= offset < high for low, high in found)
+                if times:
+                    result[name, group, number] = times
         return result
+
+    def _parts(self):
+        """Yield column name, row group, key and offsets of chunks of each part of the table."""
+        version = versions.load(self._store, versions.newest_number(self._store))
+        for line in range(len(version.paths)):
+            parts = version.parts(line)
+            first = parts.records.first_chunk[parts.records.first_stream].tolist()
+            offsets = parts.records.chunk_offset.tolist()
+            name = version.schema.names[version.field_of(line)]
+            for group in range(version.group_count):
+                if parts.has_bytes(group):
+                    chunks = offsets[first[group] : first[group + 1]]
+                    yield name, group, parts.key(group), chunks
 
 
 class _Reader:
@@ -88,29 +95,3 @@ class _Reader:
 
     def __exit__(self, *_):
         self.close()
-
-
-class _Fixed:
-    """A store for an edit that only looks: the edit must write the same bytes."""
-
-    def __init__(self, store):
-        self._store = store
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    def put(self, key, data):
-        assert bytes(data) == self._store.get(key)
-
-
-def _parts(table):
-    return [
-        (column, group)
-        for column, line in enumerate(table.lines)
-        for group, number in enumerate(line["k"])
-        if number
-    ]
-
-
-def _names(table):
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(table.head["schema"]))).names

@@ -16,7 +16,15 @@ from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
-from blztable.format.records import DIGEST_BYTES, ITEMS_VALID, Records, encoding_of
+from blztable.format.records import (
+    DIGEST_BYTES,
+    ITEMS_VALID,
+    LENGTHS,
+    NUMBERS,
+    VALUES,
+    Records,
+    encoding_of,
+)
 from blztable.report import ColumnPlan, Explanation
 
 
@@ -119,15 +127,23 @@ def _count(
 
 
 def _touched(records: Records, span: RowSpan) -> np.ndarray:
-    """Return which chunks of a part a read of these rows needs, about; of items all."""
-    of = np.arange(len(records.streams)).repeat(records.stream_chunks)
-    rows = max(int(records.parts["rows"][0]), 1)
-    nbytes = records.streams["nbytes"].astype(np.int64)[of]
-    begin = (np.arange(len(of)) - records.first_chunk[of]) * records.streams["chunk"][of]
-    is_read = (begin < nbytes * span.stop / rows) & (
-        begin + records.chunk_nbytes > nbytes * span.start / rows
-    )
-    return is_read | (records.streams["name"][of] >= ITEMS_VALID)
+    """Return which chunks of a part a read of these pages needs; of a dictionary's items all."""
+    streams, rows = records.streams, max(int(records.parts["rows"][0]), 1)
+    nbytes = streams["nbytes"].astype(np.int64)
+    starts, stops = nbytes * span.start // rows, -(-nbytes * span.stop // rows)
+    page = int(records.parts["page"][0])
+    for number, stream in enumerate(streams):
+        if stream["name"] == LENGTHS and stream["kind"] == NUMBERS:
+            # Where the items of each page begin.
+            words = records.words[records.first_word[number] :]
+            values = streams["name"] == VALUES
+            starts[values] = words[span.start >> page]
+            stops[values] = words[(span.stop - 1 >> page) + 1]
+    items = streams["name"] >= ITEMS_VALID
+    starts[items], stops[items] = 0, nbytes[items]
+    of = np.arange(len(streams)).repeat(records.stream_chunks)
+    begin = (np.arange(len(of)) - records.first_chunk[of]) * streams["chunk"][of]
+    return (begin < stops[of]) & (begin + records.chunk_nbytes > starts[of])
 
 
 def _plan(

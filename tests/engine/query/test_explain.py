@@ -9,6 +9,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.change.creation import create
+from blztable.format.records import DIGEST_BYTES
 from blztable.storage.memory import RamStore
 from support.new_tables import Stream
 from support.options import tiny
@@ -69,7 +70,9 @@ def test_a_read_takes_what_was_explained_where_each_page_has_a_row_and_else_no_m
             plan = table.explain(columns, filters=filters)
         with stored.recording():
             table.to_arrow(columns, filters=filters)
-            taken = sum(length for key, _, length in stored.reads if key.startswith("data/"))
+            reads = [length for key, _, length in stored.reads if key.startswith("data/")]
+        # The digest behind the last chunk of a run is not read.
+        taken = sum(reads) + DIGEST_BYTES * len(reads)
         left = (whole if filters is None else whole.filter(filters))["row"]
         is_exact = all(pages_of(left, one.name) == one.pages for one in plan.columns)
         assert taken == plan.nbytes if is_exact else taken <= plan.nbytes, (filters, columns)
