@@ -1,6 +1,7 @@
-"""The comparison on one data set: files, checks, and rounds in which the systems take turns.
+"""The comparison on one data set: files, checks, first calls, and rounds in turns.
 
-Each task of each system runs in a process of its own (`measure.py`), one at a time.
+Checks and first calls run in processes of their own, one at a time; then one process makes the
+calls of all tasks and systems (`measure.py`).
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 
 import data_sets
 import questions
-from measure import MARK
+from measure import MARK, rotated
 from report import Results
 from systems.registry import systems
 from systems.system import bytes_on_disk, files_of, remove
@@ -26,7 +27,7 @@ WHOLE = (questions.WRITE, questions.READ_ALL, questions.PANDAS)
 CHANGES = (questions.WRITE, questions.APPEND)
 # Memory that need not be touched before.
 LITTLE = 100_000_000
-# What a process may take in all; a system that needs more is said to.
+# What a process of one system may take in all; a system that needs more is said to.
 PROCESS_SECONDS = 300
 
 
@@ -39,7 +40,7 @@ class Comparison:
         self.data, self.names, self.folder = data, names, folder
         self.scale: float = clock["scale"]
         self.rounds: int = clock["rounds"]
-        self.calls: int = clock["calls"]
+        self.first: int = clock["first"]
         self.patience: float = clock["patience"]
         self.systems = systems()
         self.imports: dict[str, dict[str, float]] = {}
@@ -63,14 +64,20 @@ class Comparison:
         for name in self.names:
             self.check(name, runs)
             print(f"{self.data}: {name} is checked", file=sys.stderr)
-        for round_ in range(self.rounds):
+        for round_ in range(self.first):
             results["load"].append(round(os.getloadavg()[0], 2))
             self.imports = {name: self.imported(name) for name in rotated(self.names, round_)}
             for task in self.tasks:
+                # What is kept open has no first call of a script.
+                if task in questions.KEPT_OPEN:
+                    continue
                 for name in rotated(self.names, round_):
                     if name in runs[task] and "cannot" not in runs[task][name]:
-                        self.time(task, name, runs[task][name])
-            print(f"{self.data}: round {round_ + 1} of {self.rounds}", file=sys.stderr)
+                        self.time_first(task, name, runs[task][name])
+            print(f"{self.data}: first calls, {round_ + 1} of {self.first}", file=sys.stderr)
+        if self.rounds:
+            self.time(runs)
+            results["load"].append(round(os.getloadavg()[0], 2))
         for name in self.names:
             remove(self.path(name))
 
@@ -78,23 +85,19 @@ class Comparison:
         """Write the table for this system, and compare its answer to each task with the source."""
         only = self.systems[name].tasks
         own = [task for task in self.tasks if only is None or task in only]
-        (written,) = self.process([questions.WRITE], name, calls=0)
+        found = self.answers({questions.WRITE: [name]}, rounds=0)
+        written = found[questions.WRITE][name]
         if not written:
             self.facts["bytes"][name] = bytes_on_disk(self.path(name))
-        found = {questions.WRITE: written}
-        rest = [task for task in own if task != questions.WRITE]
-        while rest and not written:
-            answers = self.process(rest, name, calls=0)
-            found |= dict(zip(rest, answers, strict=False))
-            # Where the process stopped, a fresh one goes on.
-            rest = rest[len(answers) :]
+            rest = {task: [name] for task in own if task != questions.WRITE}
+            found |= self.answers(rest, rounds=0)
         for task in own:
-            runs[task][name] = found.get(task, written)
+            runs[task][name] = found[task][name] if task in found else written
             if runs[task][name]:
                 print(f"{self.data}: {task}: {name} {runs[task][name]['cannot']}", file=sys.stderr)
 
-    def time(self, task: str, name: str, run: dict[str, Any]) -> None:
-        """Time one process; a failure ends the system's part in this task."""
+    def time_first(self, task: str, name: str, run: dict[str, Any]) -> None:
+        """Time the first call of a process; a failure ends the system's part in this task."""
         warm(self.source if task == questions.WRITE else self.path(name))
         if task in CHANGES:
             # A flush must not pay for data that another system has not written yet.
@@ -102,16 +105,35 @@ class Comparison:
         memory = (WHOLE_FACTOR if task in WHOLE else PART_FACTOR) * self.facts["memory"]
         if memory > LITTLE:
             touch_memory(memory)
-        (found,) = self.process([task], name, self.calls)
+        found = self.answers({task: [name]}, rounds=1)[task][name]
         if "cannot" in found:
             run.clear()
             run |= found
             return
-        for clock, calls in found.items():
-            # The first call of a script comes after the import.
-            each = questions.APPENDS if task == questions.APPEND else 1
-            calls[0] += self.imports[name][clock] / each
-            run.setdefault(clock, []).append([float(f"{value:.4g}") for value in calls])
+        # The first call of a script comes after the import.
+        each = questions.APPENDS if task == questions.APPEND else 1
+        first = run.setdefault("first", {})
+        for clock, (value,) in found.items():
+            imported = self.imports[name][clock] / each
+            first.setdefault(clock, []).append([rounded(value + imported)])
+
+    def time(self, runs: dict[str, dict[str, dict]]) -> None:
+        """Time the rounds of all tasks in one process, in which the systems take turns."""
+        for name in self.names:
+            if name in self.facts["bytes"]:
+                warm(self.path(name))
+        tasks = {
+            task: [name for name, run in by_name.items() if "cannot" not in run]
+            for task, by_name in runs.items()
+        }
+        for task, answers in self.answers(tasks, self.rounds).items():
+            for name, found in answers.items():
+                if "cannot" in found:
+                    runs[task][name] = found
+                    continue
+                runs[task][name] |= {
+                    clock: [[rounded(value)] for value in values] for clock, values in found.items()
+                }
 
     def imported(self, name: str) -> dict[str, float]:
         """Return what the import of a system takes in a fresh process, by clock."""
@@ -121,17 +143,30 @@ class Comparison:
         found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def process(self, tasks: list[str], name: str, calls: int) -> list[dict[str, Any]]:
-        """Return what a fresh process found for these tasks, up to the one that stopped it.
+    def answers(self, tasks: dict[str, list[str]], rounds: int) -> dict[str, dict[str, Any]]:
+        """Return what processes found, by task and system; a task that stops one is its last."""
+        found: dict[str, dict[str, Any]] = {}
+        while rest := {task: names for task, names in tasks.items() if task not in found}:
+            known, stopped = self.process(rest, rounds)
+            found |= known
+            if not known.keys() >= rest.keys():
+                task = next(task for task in rest if task not in known)
+                found[task] = {name: {"cannot": stopped} for name in rest[task]}
+        return found
 
-        The first task may be the one: then its answer says so.
-        """
-        run = [self.data, tasks, name, str(self.path(name)), self.scale, calls, self.patience]
+    def process(
+        self, tasks: dict[str, list[str]], rounds: int
+    ) -> tuple[dict[str, dict[str, Any]], str]:
+        """Return what a fresh process found for these tasks, and what stopped it."""
+        names = dict.fromkeys(name for names in tasks.values() for name in names)
+        paths = {name: str(self.path(name)) for name in names}
+        run = [self.data, tasks, paths, self.scale, rounds, self.patience]
         command = [sys.executable, str(PROGRAM), json.dumps(run)]
-        stopped = None
+        limit = PROCESS_SECONDS if len(names) == 1 else None
+        stopped = "found nothing"
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
+                command, capture_output=True, text=True, timeout=limit, check=False
             )
             printed = done.stdout
             if done.returncode:
@@ -140,22 +175,19 @@ class Comparison:
         except subprocess.TimeoutExpired as error:
             printed = (error.stdout or b"").decode()
             stopped = f"takes more than {PROCESS_SECONDS} s"
-        answers = [
-            json.loads(line.removeprefix(MARK))
-            for line in printed.splitlines()
-            if line.startswith(MARK)
-        ]
-        return answers or [{"cannot": stopped or "found nothing"}]
+        found: dict[str, dict[str, Any]] = {}
+        for line in printed.splitlines():
+            if line.startswith(MARK):
+                found |= json.loads(line.removeprefix(MARK))
+        return found, stopped
 
     def path(self, name: str) -> Path:
         words = name.replace(",", "").replace(" ", "-")
         return self.folder / f"{self.data}-{words}{self.systems[name].suffix}"
 
 
-def rotated(names: Sequence[str], round_: int) -> list[str]:
-    """Return the names in the same cyclic order, with a different first name in each round."""
-    first = round_ % len(names)
-    return [*names[first:], *names[:first]]
+def rounded(seconds: float) -> float:
+    return float(f"{seconds:.4g}")
 
 
 def warm(path: Path) -> None:

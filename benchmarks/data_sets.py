@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from questions import (
     APPEND,
     CLUSTERED,
+    KEPT_OPEN,
     KEY_AND_TEXT,
     ONE_COLUMN,
     PANDAS,
@@ -57,6 +58,8 @@ class DataSet(NamedTuple):
     filtered: list[str]
     # A column of numbers in no order, of which a share of the rows is wanted.
     measure: str
+    # Rows of a row group, for the systems that can be told.
+    row_group_rows: int | None = None
 
 
 def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
@@ -76,13 +79,14 @@ def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
         TAKE_MANY: Question(rows=some),
         TAKE_FEW: Question(data.two_columns, rows=few),
     }
-    if data.name == "wide":
+    if data.name in ("wide", "row groups"):
         asked[ONE_COLUMN] = Question(data.two_columns[:1])
-    else:
+    if data.key_and_text:
         asked[KEY_AND_TEXT] = Question(data.key_and_text)
     for task, wanted in zip(SHARES, lowest(data.measure, table), strict=True):
         columns = list(dict.fromkeys([*data.filtered, *data.two_columns]))
         asked[task] = Question(columns, (wanted,))
+    asked |= {kept: asked[task] for kept, task in KEPT_OPEN.items() if task in asked}
     return {task: asked[task] for task in TASKS if task in asked}
 
 
@@ -274,6 +278,27 @@ DATA_SETS = {
             [Condition("sensor", "==", 17), Condition("noise", ">", 0.9)],
             ["time", "x", "state"],
             "noise",
+        ),
+        DataSet(
+            "row groups",
+            made_data.row_groups,
+            ["count", "price"],
+            ["key", "item"],
+            "key",
+            [Condition("count", "==", 17), Condition("price", ">", 90.0)],
+            ["key", "price", "item"],
+            "price",
+            row_group_rows=100,
+        ),
+        DataSet(
+            "small",
+            made_data.small,
+            ["key", "price"],
+            ["key", "item"],
+            "key",
+            [Condition("item", "==", "item 17"), Condition("price", ">", 20.0)],
+            ["key", "price", "item"],
+            "price",
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""The tables that a seed makes: wide, text, nulls, sensor.
+"""The tables that a seed makes: wide, text, nulls, sensor, row groups, small.
 
 Knows nothing of files. Each function takes a scale, 1 for the full size, and returns the same table
 on every machine. No double is NaN, and none of the text is random noise except the UUIDs.
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 WIDE_COLUMNS, WIDE_ROWS = 5_000, 2_000
 TEXT_ROWS, NULL_ROWS, SENSOR_ROWS = 1_000_000, 2_000_000, 4_000_000
+GROUPS_ROWS, SMALL_ROWS = 1_000_000, 1_000
 LEAST_COLUMNS, LEAST_ROWS = 8, 2_000
 START = int(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp())
 
@@ -105,6 +106,29 @@ def sensor(scale: float) -> pa.Table:
     table["voltage"] = draw.normal(3.3, 0.01, rows).astype("f4")
     table["state"] = picked(draw, ["ok", "warm", "hot", "off"], rows)
     return pa.table(table)
+
+
+def row_groups(scale: float) -> pa.Table:
+    """Sales whose keys ascend; the data set stores them in row groups of 100 rows."""
+    return sales(rows_of(GROUPS_ROWS, scale), np.random.default_rng(5))
+
+
+def small(scale: float) -> pa.Table:
+    """A frame of 1,000 rows and three columns; the scale changes nothing."""
+    return sales(SMALL_ROWS, np.random.default_rng(6)).select(["key", "price", "item"])
+
+
+def sales(rows: int, draw: np.random.Generator) -> pa.Table:
+    """Keys that ascend, counts, prices of two decimals, and one of a thousand items."""
+    items = [f"item {number}" for number in range(min(1_000, rows // 10))]
+    return pa.table(
+        {
+            "key": np.arange(rows),
+            "count": draw.integers(0, 100, rows),
+            "price": draw.gamma(2, 20, rows).round(2),
+            "item": picked(draw, items, rows),
+        }
+    )
 
 
 def rows_of(full: int, scale: float) -> int:

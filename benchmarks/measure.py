@@ -1,17 +1,18 @@
-"""One fresh process of a comparison: do one task with one system, checked or timed.
+"""One process of a comparison: do tasks with one system, checked, or with several that take turns.
 
-Knows nothing of other systems. It prints JSON: the seconds of its calls by each clock, or why the
-system cannot do the task.
+It prints JSON: for each system the seconds of its calls by each clock, or why it cannot do the
+task.
 """
 
 import gc
 import importlib
 import json
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import clocks
 import data_sets
@@ -25,42 +26,55 @@ from systems.system import Append, System, copy, remove, touch
 # What a system prints itself must not be taken for a result.
 MARK = "found: "
 
+Found = dict[str, Any]
+
 
 class Run(NamedTuple):
-    """One process: it checks these tasks, or times the only one if `calls` are given."""
+    """One process: it checks the tasks of one system, or times those of several in rounds."""
 
     data: str
-    tasks: list[str]
-    system: str
-    path: str
+    # The systems of each task.
+    tasks: dict[str, list[str]]
+    # The table of each system.
+    paths: dict[str, str]
     scale: float
-    calls: int
-    # No further call after so many seconds of calls.
+    # 0 to check.
+    rounds: int
+    # No further round of a system's task after so many seconds of calls.
     patience: float
 
 
 def main() -> None:
-    """Print a line of JSON for each task, as soon as it is known."""
+    """Print a line of JSON for each task, as soon as it is known: what each system found."""
     run = Run(*json.loads(sys.argv[1]))
-    for task in run.tasks:
-        try:
-            found = timed(run, task) if run.calls else check(run, task)
-        except NotImplementedError as error:
-            found = {"cannot": str(error)}
-        except Exception as error:  # whatever a system raises is its answer
-            traceback.print_exc(file=sys.stderr)
-            found = {"cannot": f"{type(error).__name__}: {error}".splitlines()[0][:160]}
-        print(MARK + json.dumps(found), flush=True)
+    for task, names in run.tasks.items():
+        if run.rounds:
+            found = timed(run, task)
+        else:
+            found = {name: tried(check, run, task, name) for name in names}
+        print(MARK + json.dumps({task: found}), flush=True)
 
 
-def check(run: Run, task: str) -> dict[str, str]:
+def tried(function: Callable[..., Any], *arguments: object) -> Any:
+    """Return what a function found, or that it cannot: whatever a system raises is its answer."""
+    try:
+        return function(*arguments)
+    except NotImplementedError as error:
+        return {"cannot": str(error)}
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        return {"cannot": f"{type(error).__name__}: {error}".splitlines()[0][:160]}
+
+
+def check(run: Run, task: str, name: str) -> dict[str, str]:
     """Do the task once and compare the answer with the source."""
     table = data_sets.mapped(run.data, run.scale)
-    asked = data_sets.questions(data_sets.DATA_SETS[run.data], table)[task]
-    system, path = system_of(run.system), Path(run.path)
+    data = data_sets.DATA_SETS[run.data]
+    asked = data_sets.questions(data, table)[task]
+    system, path = system_of(name), Path(run.paths[name])
     ordered = not asked.conditions and asked.rows is None
     if task == questions.WRITE:
-        system.write(table, path)
+        system.write(table, path, data.row_group_rows)
         found = system.read(path, None)
     elif task == questions.APPEND:
         aside = path.with_stem(f"{path.stem}-appended")
@@ -76,34 +90,92 @@ def check(run: Run, task: str) -> dict[str, str]:
     return {"cannot": f"gives a wrong answer: {wrong}"} if wrong else {}
 
 
-def timed(run: Run, task: str) -> dict[str, list[float]]:
-    """Call and read the clocks; whatever comes before and after a call is not timed."""
-    system, path = system_of(run.system), Path(run.path)
+def timed(run: Run, task: str) -> dict[str, Found]:
+    """Let the systems take turns, a different one first in each round; return their calls.
+
+    What a system keeps open is closed after the task.
+    """
+    # Reading the table to write must not be part of a measurement.
+    load = data_sets.load if task == questions.WRITE else data_sets.mapped
+    table = load(run.data, run.scale)
+    made = {name: tried(timer_of, run, task, name, table) for name in run.tasks[task]}
+    found = {name: one for name, one in made.items() if not isinstance(one, Timer)}
+    timers = {name: one for name, one in made.items() if isinstance(one, Timer)}
+    made.clear()
+    for round_ in range(run.rounds):
+        for name in rotated(list(timers), round_):
+            known = found.setdefault(name, {clock: [] for clock in clocks.CLOCKS})
+            if "cannot" in known or sum(known["seconds"]) > run.patience:
+                continue
+            times = tried(timers[name].time)
+            if "cannot" in times:
+                found[name] = times
+                continue
+            for clock, value in times.items():
+                known[clock].append(value)
+    for timer in timers.values():
+        timer.end()
+    timers.clear()
+    gc.collect()
+    return found
+
+
+def rotated(names: Sequence[str], round_: int) -> list[str]:
+    """Return the names in the same cyclic order, with a different first name in each round."""
+    first = round_ % max(len(names), 1)
+    return [*names[first:], *names[:first]]
+
+
+class Timer(NamedTuple):
+    """One task of one system: a call that is timed, and what comes after it and at the end."""
+
+    call: Callable[[], object]
+    after: Callable[[], object] = lambda: None
+    end: Callable[[], object] = lambda: None
+    # Parts of a call that count as calls of their own.
+    calls: int = 1
+
+    def time(self) -> dict[str, float]:
+        """Return the seconds of one call, by clock."""
+        gc.collect()
+        found = clocks.clocked(self.call)
+        self.after()
+        return {clock: value / self.calls for clock, value in found.items()}
+
+
+def timer_of(run: Run, task: str, name: str, table: pa.Table) -> Timer:
+    """Prepare a task; whatever comes before and after a call is not timed."""
+    system, path = system_of(name), Path(run.paths[name])
     # Some systems are imported by their first call. What imports take is measured by itself.
     importlib.import_module(system.module or system.package)
-    source = data_sets.mapped(run.data, run.scale)
-    asked = data_sets.questions(data_sets.DATA_SETS[run.data], source)[task]
+    data = data_sets.DATA_SETS[run.data]
     aside = path.with_stem(f"{path.stem}-aside")
     if task == questions.WRITE:
-        table = data_sets.load(run.data, run.scale)
-        return clocked(lambda: system.write(table, aside), run, after=lambda: remove(aside))
+
+        def written() -> None:
+            remove(aside)
+            # A flush must not pay for data that another system has not written yet.
+            os.sync()
+
+        return Timer(lambda: system.write(table, aside, data.row_group_rows), written)
     if task == questions.APPEND:
         copy(path, aside)
-        rows = source.take(pa.array(range(questions.APPENDED_ROWS)))
+        os.sync()
+        rows = table.take(pa.array(range(min(questions.APPENDED_ROWS, table.num_rows))))
         append = system.appending(aside)
-        found = clocked(lambda: append_all(append, rows), run)
-        remove(aside)
-        return {
-            clock: [value / questions.APPENDS for value in values]
-            for clock, values in found.items()
-        }
+        return Timer(
+            lambda: append_all(append, rows), end=lambda: remove(aside), calls=questions.APPENDS
+        )
+    asked = data_sets.questions(data, table)[task]
     call = call_of(task, system, path, asked)
-    return clocked(lambda: touch(call()), run)
+    return Timer(lambda: touch(call()))
 
 
 def call_of(
     task: str, system: System, path: Path, asked: Question
 ) -> Callable[[], pa.Table | pd.DataFrame]:
+    if task in questions.KEPT_OPEN:
+        return system.keeping(path, asked)
     if task == questions.PANDAS:
         return lambda: system.read_pandas(path)
     if asked.conditions:
@@ -116,20 +188,6 @@ def call_of(
 def append_all(append: Append, rows: pa.Table) -> None:
     for _ in range(questions.APPENDS):
         append(rows)
-
-
-def clocked(
-    call: Callable[[], object], run: Run, after: Callable[[], object] = lambda: None
-) -> dict[str, list[float]]:
-    """Return the seconds of each call, by clock; of one call at least."""
-    found: dict[str, list[float]] = {clock: [] for clock in clocks.CLOCKS}
-    seconds = found["seconds"]
-    while not seconds or (len(seconds) < run.calls and sum(seconds) < run.patience):
-        gc.collect()
-        for clock, value in clocks.clocked(call).items():
-            found[clock].append(value)
-        after()
-    return found
 
 
 if __name__ == "__main__":

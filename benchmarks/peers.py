@@ -1,27 +1,30 @@
 """blztable compared with its peers: one command that installs, measures, reports and draws.
 
-    python benchmarks/peers.py --rounds 5
+    python benchmarks/peers.py --rounds 9
 
 It makes a virtual environment with this checkout and the packages of peers-requirements.txt, and
 prints the tables. `--publish` measures nothing: it puts the tables of the stored results,
 benchmarks/peers*.json, into docs/performance.md, and the pictures into docs/_static.
 
-The method: each task of each system runs in a fresh process, one process at a time. The systems
-take turns for several rounds, with a different first system in each round, so that changes of the
-machine's speed affect all of them; a ratio is the median of the ratios of the rounds. Before a
-system is timed, a process of its own does the task once, and its answer is compared with the
-source; a system with a wrong answer is not timed. Before each run, another process touches as
-much memory as a run may need: on a virtual machine, memory that was unused for a while is slow to
-touch again, and only the first process would pay.
+The method: one process a table makes the calls of all tasks. In each round of a task the systems
+take turns, with a different first system, so that changes of the machine's speed affect all of
+them; a figure is the median of the rounds, and a ratio the median of the ratios of the rounds.
+Before, a process of its own does each task once with each system, and its answer is compared with
+the source; a system with a wrong answer is not timed.
 
-A process makes three calls. The first pays for thread pools and fresh memory, and the import of the
-system is added to it, measured in a fresh process that has pandas and pyarrow: so it is what a
-script takes that reads once. The last call is the steady state. Each has its time on the wall, and
-the user and the system time of all threads. The timed region includes reading one byte of every 4
-KiB of the result. It excludes loading the table to write. The page cache is warm. The peers
-never flush, except DuckDB, so blztable writes with durability "process"; "blztable, durable" is its
-default. Each call opens the table that it reads; only "duckdb, kept open" has a connection from
-before, and so finds decompressed data. An append is one of twenty to a table that is open.
+A call has its time on the wall, and the user and the system time of all threads; tables and ratios
+are of the latter, because other programs do not change it much. Each call opens the table by its
+path. Tasks "kept open" ask a table, file, data set or connection that was opened before the
+rounds, and is closed after them. The timed region includes reading one byte of every 4 KiB of the
+result, which is Arrow (or a frame): what decodes later does it there. It excludes loading the table
+to write. The page cache is warm. The peers never flush, except DuckDB, so blztable writes with
+durability "process"; "blztable, durable" is its default. An append is one of twenty to a table that
+is open.
+
+First calls (`--first`) are made in fresh processes, one call each, with the import of the system
+(measured in a process that has pandas and pyarrow): what a script takes that reads once. Before
+each, another process touches as much memory as a run may need: on a virtual machine, memory that
+was unused for a while is slow to touch again, and only the first process would pay.
 """
 
 import argparse
@@ -74,7 +77,8 @@ def main() -> None:
         python = environment()
         os.execv(python, [str(python), __file__, *sys.argv[1:], "--here"])
     results = measure(options)
-    print(report.full(results, call=0))
+    if options.first:
+        print(report.full(results, call=0))
     print(report.full(results))
     print(report.summary(results))
 
@@ -84,9 +88,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", help="data sets; all by default")
     parser.add_argument("--peers", nargs="*", help="systems beside ours; all by default")
     parser.add_argument("--tasks", nargs="+", help="tasks; all by default")
-    parser.add_argument("--rounds", type=int, default=5, help="0 only checks the answers")
-    parser.add_argument("--calls", type=int, default=3, help="calls of each process")
-    parser.add_argument("--patience", type=float, default=20, help="no more calls after seconds")
+    parser.add_argument("--rounds", type=int, default=9, help="calls of each task and system")
+    parser.add_argument("--first", type=int, default=3, help="fresh processes for first calls")
+    parser.add_argument("--patience", type=float, default=20, help="no more rounds after seconds")
     parser.add_argument("--scale", type=float, default=1, help="1 for TPC-H scale factor 1")
     parser.add_argument("--output", type=Path, help="file for the results, as JSON")
     parser.add_argument("--here", action="store_true", help="use this Python and what it has")
@@ -94,8 +98,10 @@ def parse_arguments() -> argparse.Namespace:
         "--publish", action="store_true", help="put the stored results into the documentation"
     )
     options = parser.parse_args()
-    if options.rounds < 0 or options.calls < 1:
-        parser.error("rounds cannot be negative, and a process makes at least one call")
+    if options.rounds < 0 or options.first < 0:
+        parser.error(
+            "neither rounds nor first calls can be negative; 0 of both only checks answers"
+        )
     return options
 
 
@@ -139,7 +145,7 @@ def measure(options: argparse.Namespace) -> report.Results:
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "versions": versions(),
-        "settings": {"rounds": options.rounds, "calls": options.calls, "scale": options.scale},
+        "settings": {"rounds": options.rounds, "first": options.first, "scale": options.scale},
         "load": [],
         "data": {},
         "runs": {},
@@ -155,7 +161,7 @@ def measure(options: argparse.Namespace) -> report.Results:
                 folder,
                 scale=options.scale,
                 rounds=options.rounds,
-                calls=options.calls,
+                first=options.first,
                 patience=options.patience,
             ).run(results)
             if options.output:

@@ -4,8 +4,9 @@ Needs nothing but Python, and reads no clock: the same results always give the s
 
 Results are a dict, stored as JSON: "date", "machine", "versions", "settings", "load", "data" (of
 each data set: rows, columns, bytes in memory, and bytes on disk by system) and "runs": data set ->
-task -> system -> a list of calls for each round by clock (`clocks.py`; results of before December
-2026 have "seconds" and "processor_seconds" alone), or "cannot".
+task -> system -> a list of calls for each round by clock (`clocks.py`; some results have "seconds"
+and "processor_seconds" alone), and under "first" the same of first calls; or "cannot". Results
+without "first" have it as the first of several calls of a round.
 """
 
 import statistics
@@ -16,7 +17,7 @@ Results = dict[str, Any]
 # Settings of blztable begin with its name; the first is the default.
 OURS = "blztable"
 # Clocks: the time of all threads, and its parts.
-PROCESSOR, PARTS = "processor_seconds", ("user_seconds", "system_seconds")
+WALL, PROCESSOR, PARTS = "seconds", "processor_seconds", ("user_seconds", "system_seconds")
 # It shows what reading costs without compression, in a file as large as the memory: a limit, not a
 # format to choose instead.
 LIMIT = "feather, uncompressed"
@@ -55,10 +56,11 @@ def ratio(theirs: list[list[float]], ours: list[list[float]], call: int = -1) ->
     return Figure(statistics.median(values), min(values), max(values))
 
 
-def lines(results: Results, data: str, clock: str = "seconds", call: int = -1) -> Iterator[Line]:
+def lines(results: Results, data: str, clock: str = PROCESSOR, call: int = -1) -> Iterator[Line]:
     """Yield a line for each task that we and a peer can do."""
     for task, systems in results["runs"][data].items():
-        measured = {name: run[clock] for name, run in systems.items() if clock in run}
+        runs = {name: called(run, call) for name, run in systems.items()}
+        measured = {name: run[clock] for name, run in runs.items() if clock in run}
         peers = {name: rounds for name, rounds in measured.items() if is_peer(name)}
         if OURS not in measured or not peers:
             continue
@@ -66,6 +68,11 @@ def lines(results: Results, data: str, clock: str = "seconds", call: int = -1) -
         best = min(figures, key=lambda name: figures[name].median)
         times = ratio(peers[best], measured[OURS], call)
         yield Line(task, figure(measured[OURS], call), best, figures[best], times)
+
+
+def called(run: dict[str, Any], call: int) -> dict[str, Any]:
+    """Return the rounds that have this call: the first one may be measured by itself."""
+    return run["first"] if call == 0 and "first" in run else run
 
 
 def is_peer(name: str) -> bool:
@@ -108,23 +115,23 @@ def smallest(disk: dict[str, int]) -> str | None:
 
 
 def table_of(results: Results, data: str) -> str:
-    """Return the table of one data set: a line for each task, in milliseconds."""
+    """Return the table of one data set: a line for each task, in milliseconds of all threads."""
     runs = results["runs"][data]
     names = dict.fromkeys(name for systems in runs.values() for name in systems)
     shown = [name for name in names if name != OURS and not is_peer(name)]
-    head = ["milliseconds", OURS, "CPU", *shown, "best peer", "its time", "its CPU"]
-    rows = [[*head, "peer / ours", "by CPU", "call 1"]]
+    head = ["CPU milliseconds", OURS, "wall", *shown, "best peer", "its CPU", "its wall"]
+    rows = [[*head, "peer / ours", "by wall", "call 1"]]
     first = {line.task: line for line in lines(results, data, call=0)}
     for line in lines(results, data):
         systems = runs[line.task]
-        cells = [cell_of(systems.get(name, {}), "seconds") for name in shown]
+        cells = [cell_of(systems.get(name, {}), PROCESSOR) for name in shown]
         own, theirs = systems[OURS], systems[line.peer]
-        row = [line.task, milliseconds(line.ours), cell_of(own, PROCESSOR), *cells]
-        row += [line.peer, milliseconds(line.theirs), cell_of(theirs, PROCESSOR)]
+        row = [line.task, milliseconds(line.ours), cell_of(own, WALL), *cells]
+        row += [line.peer, milliseconds(line.theirs), cell_of(theirs, WALL)]
         row.append(f"{line.ratio.median:.2f} ({line.ratio.least:.2f} to {line.ratio.most:.2f})")
-        is_known = PROCESSOR in own and PROCESSOR in theirs
-        row.append(f"{ratio(theirs[PROCESSOR], own[PROCESSOR]).median:.2f}" if is_known else "")
-        rows.append([*row, f"{first[line.task].ratio.median:.2f}"])
+        row.append(f"{ratio(theirs[WALL], own[WALL]).median:.2f}")
+        known = first.get(line.task)
+        rows.append([*row, f"{known.ratio.median:.2f}" if known else ""])
     return markdown(rows)
 
 
@@ -196,10 +203,11 @@ def full(results: Results, call: int = -1) -> str:
 def cell(run: dict[str, Any] | None, call: int) -> str:
     if run is None:
         return ""
-    if "seconds" not in run:
+    run = called(run, call)
+    if WALL not in run:
         # Without a reason, it was checked and not timed.
         return run.get("cannot", "right").replace("|", "/")
-    found = figure(run["seconds"], call)
+    found = figure(run[WALL], call)
     text = f"{milliseconds(found)} ({digits(found.least * 1e3)} to {digits(found.most * 1e3)})"
     used = [milliseconds(figure(run[clock], call)) for clock in PARTS if clock in run]
     return f"{text}; {' + '.join(used)}" if used else text

@@ -16,7 +16,7 @@ class Blosc2(System):
     suffix = ".b2d"
     package = "blosc2"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import blosc2
 
         known = dated(table)
@@ -77,7 +77,7 @@ class PyTables(System):
     suffix = ".h5"
     package = "tables"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import tables
 
         if any(column.null_count for column in table.columns):

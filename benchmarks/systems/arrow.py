@@ -12,6 +12,8 @@ from questions import Question, expression
 from systems.system import Append, Ask, System, dated
 
 FEATHER_BATCH_ROWS = 1 << 16
+# Rows of all record batches but the last, in the metadata of a file: the footer has none.
+BATCH_ROWS = b"batch_rows"
 
 
 class Parquet(System):
@@ -23,8 +25,8 @@ class Parquet(System):
     def __init__(self, codec: str) -> None:
         self.codec = codec
 
-    def write(self, table: pa.Table, path: Path) -> None:
-        pq.write_table(table, path, compression=self.codec)
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
+        pq.write_table(table, path, compression=self.codec, row_group_size=row_group_rows)
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
         return pq.read_table(path, columns=columns)
@@ -37,17 +39,30 @@ class Parquet(System):
         return lambda: pq.read_table(path, columns=asked.columns, filters=where)
 
     def taking(self, path: Path, asked: Question) -> Ask:
-        """Read only the row groups that contain one of the rows."""
 
         def take() -> pa.Table:
             with pq.ParquetFile(path) as file:
-                groups = file.num_row_groups
-                rows = [file.metadata.row_group(group).num_rows for group in range(groups)]
-                needed, positions = locate(np.cumsum(rows), asked.rows)
-                parts = file.read_row_groups(needed.tolist(), columns=asked.columns)
-            return parts.take(pa.array(positions))
+                return self._taken(file, ends_of(file), asked)
 
         return take
+
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        if asked.conditions:
+            opened, where = ds.dataset(path), expression(asked.conditions, pq.read_schema(path))
+            return lambda: opened.to_table(asked.columns, filter=where)
+        file = pq.ParquetFile(path)
+        if asked.rows is None:
+            return lambda: file.read(asked.columns)
+        ends = ends_of(file)
+        return lambda: self._taken(file, ends, asked)
+
+    @staticmethod
+    def _taken(file: pq.ParquetFile, ends: np.ndarray, asked: Question) -> pa.Table:
+        """Read only the row groups that contain one of the rows."""
+        needed, positions = locate(ends, asked.rows)
+        return file.read_row_groups(needed.tolist(), columns=asked.columns).take(
+            pa.array(positions)
+        )
 
 
 class Feather(System):
@@ -59,8 +74,11 @@ class Feather(System):
     def __init__(self, codec: str) -> None:
         self.codec = codec
 
-    def write(self, table: pa.Table, path: Path) -> None:
-        feather.write_feather(table, str(path), compression=self.codec)
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
+        rows = row_group_rows or FEATHER_BATCH_ROWS
+        known = (table.schema.metadata or {}) | {BATCH_ROWS: str(rows)}
+        marked = table.replace_schema_metadata(known)
+        feather.write_feather(marked, str(path), compression=self.codec, chunksize=rows)
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
         return feather.read_table(path, columns=columns, memory_map=True)
@@ -74,21 +92,41 @@ class Feather(System):
         return lambda: ds.dataset(path, format="feather").to_table(asked.columns, filter=where)
 
     def taking(self, path: Path, asked: Question) -> Ask:
-        """Read only the record batches that contain one of the rows."""
 
         def take() -> pa.Table:
             with pa.memory_map(str(path)) as file:
-                reader = pa.ipc.open_file(file)
-                if asked.columns:
-                    names = [reader.schema.get_field_index(name) for name in asked.columns]
-                    options = pa.ipc.IpcReadOptions(included_fields=names)
-                    reader = pa.ipc.open_file(file, options=options)
-                ends = np.arange(1, reader.num_record_batches + 1) * FEATHER_BATCH_ROWS
-                needed, positions = locate(ends, asked.rows)
-                parts = pa.Table.from_batches([reader.get_batch(int(batch)) for batch in needed])
-            return parts.take(pa.array(positions))
+                return self._taken(self._reader(file, asked.columns), asked)
 
         return take
+
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        if asked.conditions:
+            opened = ds.dataset(path, format="feather")
+            where = expression(asked.conditions, opened.schema)
+            return lambda: opened.to_table(asked.columns, filter=where)
+        reader = self._reader(pa.memory_map(str(path)), asked.columns)
+        if asked.rows is None:
+            return reader.read_all
+        return lambda: self._taken(reader, asked)
+
+    @staticmethod
+    def _reader(
+        file: pa.MemoryMappedFile, columns: list[str] | None
+    ) -> pa.ipc.RecordBatchFileReader:
+        reader = pa.ipc.open_file(file)
+        if not columns:
+            return reader
+        names = [reader.schema.get_field_index(name) for name in columns]
+        return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=names))
+
+    @staticmethod
+    def _taken(reader: pa.ipc.RecordBatchFileReader, asked: Question) -> pa.Table:
+        """Read only the record batches that contain one of the rows."""
+        rows = int(reader.schema.metadata[BATCH_ROWS])
+        ends = np.arange(1, reader.num_record_batches + 1) * rows
+        needed, positions = locate(ends, asked.rows)
+        parts = pa.Table.from_batches([reader.get_batch(int(batch)) for batch in needed])
+        return parts.take(pa.array(positions))
 
 
 class FastParquet(System):
@@ -97,10 +135,11 @@ class FastParquet(System):
     suffix = ".parq"
     package = "fastparquet"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import fastparquet
 
-        fastparquet.write(str(path), dated(table).to_pandas(), compression="SNAPPY")
+        options = {"row_group_offsets": row_group_rows} if row_group_rows else {}
+        fastparquet.write(str(path), dated(table).to_pandas(), compression="SNAPPY", **options)
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
         return pa.Table.from_pandas(self._frame(path, columns), preserve_index=False)
@@ -133,6 +172,12 @@ class FastParquet(System):
 
         file = fastparquet.ParquetFile(str(path))
         return file.to_pandas(columns, filters=filters or [], row_filter=bool(filters))
+
+
+def ends_of(file: pq.ParquetFile) -> np.ndarray:
+    """Return where each row group ends, in rows of the table."""
+    groups = range(file.num_row_groups)
+    return np.cumsum([file.metadata.row_group(group).num_rows for group in groups])
 
 
 def locate(ends: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from questions import CLUSTERED, OPERATORS, SCATTERED, TAKE_FEW, TAKE_MANY, Question, sql
+from questions import OPERATORS, Question, sql
 from systems.system import Append, Ask, System
 
 
@@ -18,7 +18,7 @@ class Polars(System):
     suffix = ".polars"
     package = "polars"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import polars
 
         polars.from_arrow(table).write_parquet(path)
@@ -62,7 +62,7 @@ class DuckDB(System):
     suffix = ".duckdb"
     package = "duckdb"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import duckdb
 
         with duckdb.connect(path) as connection:
@@ -70,25 +70,21 @@ class DuckDB(System):
             connection.execute("create table kept as select * from given")
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
-        return self._asking(path, lambda one: one.sql(selecting(columns)).to_arrow_table())()
+        return self._connecting(path, self._query(Question(columns)))()
 
     def read_pandas(self, path: Path) -> pd.DataFrame:
-        return self._asking(path, lambda one: one.sql(selecting(None)).df())()
+        return self._connecting(path, lambda one: one.sql(selecting(None)).df())()
 
     def filtering(self, path: Path, asked: Question) -> Ask:
-        query = f"{selecting(asked.columns)} where {sql(asked.conditions)}"
-        return self._asking(path, lambda one: one.sql(query).to_arrow_table())
+        return self._connecting(path, self._query(asked))
 
     def taking(self, path: Path, asked: Question) -> Ask:
-        wanted = pa.table({"row": asked.rows})
+        return self._connecting(path, self._query(asked))
 
-        def take(connection: Any) -> pa.Table:
-            connection.register("given", wanted)
-            columns = ", ".join(asked.columns) if asked.columns else "kept.*"
-            query = f"select {columns} from kept join given on kept.rowid = given.row"
-            return connection.sql(query).to_arrow_table()
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        import duckdb
 
-        return self._asking(path, take)
+        return functools.partial(self._query(asked), duckdb.connect(path, read_only=True))
 
     def appending(self, path: Path) -> Append:
         import duckdb
@@ -101,7 +97,25 @@ class DuckDB(System):
 
         return append
 
-    def _asking(self, path: Path, ask: Callable[[Any], Any]) -> Callable[[], Any]:
+    @staticmethod
+    def _query(asked: Question) -> Callable[[Any], pa.Table]:
+        """Return a function of a connection that answers."""
+        if asked.rows is None:
+            where = f" where {sql(asked.conditions)}" if asked.conditions else ""
+            query = selecting(asked.columns) + where
+            return lambda one: one.sql(query).to_arrow_table()
+        wanted = pa.table({"row": asked.rows})
+        columns = ", ".join(asked.columns) if asked.columns else "kept.*"
+        query = f"select {columns} from kept join given on kept.rowid = given.row"
+
+        def take(connection: Any) -> pa.Table:
+            connection.register("given", wanted)
+            return connection.sql(query).to_arrow_table()
+
+        return take
+
+    @staticmethod
+    def _connecting(path: Path, ask: Callable[[Any], Any]) -> Callable[[], Any]:
         import duckdb
 
         def call() -> Any:
@@ -111,24 +125,13 @@ class DuckDB(System):
         return call
 
 
-class DuckDBKeptOpen(DuckDB):
-    """DuckDB with a connection from before, so its later calls find decompressed data."""
-
-    tasks = frozenset({CLUSTERED, SCATTERED, TAKE_MANY, TAKE_FEW})
-
-    def _asking(self, path: Path, ask: Callable[[Any], Any]) -> Callable[[], Any]:
-        import duckdb
-
-        return functools.partial(ask, duckdb.connect(path, read_only=True))
-
-
 class Vortex(System):
-    """A Vortex file."""
+    """A Vortex file. Its arrays count when they are Arrow: a scan alone decodes nothing."""
 
     suffix = ".vortex"
     package = "vortex"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import vortex
 
         vortex.io.write(table, str(path))
@@ -139,6 +142,23 @@ class Vortex(System):
         return vortex.open(str(path)).to_arrow(columns).read_all()
 
     def filtering(self, path: Path, asked: Question) -> Ask:
+        import vortex
+
+        asking = self._asking(path, asked)
+        return lambda: vortex.open(str(path)).to_arrow(**asking).read_all()
+
+    def taking(self, path: Path, asked: Question) -> Ask:
+        return self.filtering(path, asked)
+
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        import vortex
+
+        opened, asking = vortex.open(str(path)), self._asking(path, asked)
+        return lambda: opened.to_arrow(**asking).read_all()
+
+    @staticmethod
+    def _asking(path: Path, asked: Question) -> dict[str, Any]:
+        """Return a question as arguments of `to_arrow`."""
         import vortex
         import vortex.expr as ve
 
@@ -151,15 +171,13 @@ class Vortex(System):
             )
             for name, sign, value in asked.conditions
         ]
-        where = functools.reduce(ve.and_, wanted)
-        return lambda: vortex.open(str(path)).to_arrow(asked.columns, expr=where).read_all()
-
-    def taking(self, path: Path, asked: Question) -> Ask:
-        import vortex
-
-        # It takes rows in ascending order only.
-        ascending = vortex.array(pa.array(np.sort(asked.rows).astype("u8")))
-        return lambda: vortex.open(str(path)).to_arrow(asked.columns, indices=ascending).read_all()
+        found: dict[str, Any] = {"projection": asked.columns}
+        if wanted:
+            found["expr"] = functools.reduce(ve.and_, wanted)
+        if asked.rows is not None:
+            # It takes rows in ascending order only.
+            found["indices"] = vortex.array(pa.array(np.sort(asked.rows).astype("u8")))
+        return found
 
 
 class Lance(System):
@@ -168,7 +186,7 @@ class Lance(System):
     suffix = ".lance"
     package = "lance"
 
-    def write(self, table: pa.Table, path: Path) -> None:
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
         import lance
 
         lance.write_dataset(table, path)
@@ -181,8 +199,7 @@ class Lance(System):
     def filtering(self, path: Path, asked: Question) -> Ask:
         import lance
 
-        where = sql(asked.conditions)
-        options = {"columns": asked.columns, "filter": where, "late_materialization": True}
+        options = self._scanning(asked)
         return lambda: lance.dataset(path).scanner(**options).to_table()
 
     def taking(self, path: Path, asked: Question) -> Ask:
@@ -190,10 +207,26 @@ class Lance(System):
 
         return lambda: lance.dataset(path).take(asked.rows.tolist(), columns=asked.columns)
 
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        import lance
+
+        opened = lance.dataset(path)
+        if asked.rows is not None:
+            return lambda: opened.take(asked.rows.tolist(), columns=asked.columns)
+        if not asked.conditions:
+            return lambda: opened.to_table(columns=asked.columns)
+        options = self._scanning(asked)
+        return lambda: opened.scanner(**options).to_table()
+
     def appending(self, path: Path) -> Append:
         import lance
 
         return lance.dataset(path).insert
+
+    @staticmethod
+    def _scanning(asked: Question) -> dict[str, Any]:
+        where = sql(asked.conditions)
+        return {"columns": asked.columns, "filter": where, "late_materialization": True}
 
 
 def selecting(columns: list[str] | None) -> str:

@@ -34,15 +34,14 @@ class Blztable(System):
         """The package, imported only where it is measured: importing costs time."""
         return importlib.import_module("blztable")
 
-    @cached_property
-    def _storage(self) -> dict[str, object]:
-        """The settings as arguments; before there was `Storage`, each was one."""
-        if not self.settings or not hasattr(self.blz, "Storage"):
-            return dict(self.settings)
-        return {"storage": self.blz.Storage(**self.settings)}
-
-    def write(self, table: pa.Table, path: Path) -> None:
-        self.blz.to_blz(table, path, **arguments(durability=self.durability, **self._storage))
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
+        settings: dict[str, object] = dict(self.settings)
+        if row_group_rows is not None:
+            settings["row_group_rows"] = row_group_rows
+        # Before there was `Storage`, each setting was an argument.
+        if settings and hasattr(self.blz, "Storage"):
+            settings = {"storage": self.blz.Storage(**settings)}
+        self.blz.to_blz(table, path, **arguments(durability=self.durability, **settings))
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
         return self.blz.read_table(path, columns=columns)
@@ -61,6 +60,13 @@ class Blztable(System):
                 return table.take(asked.rows, columns=asked.columns)
 
         return take
+
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        table = self.blz.open(path)
+        if asked.rows is not None:
+            return lambda: table.take(asked.rows, columns=asked.columns)
+        where = expression(asked.conditions, table.schema)
+        return lambda: table.to_arrow(columns=asked.columns, filters=where)
 
     def appending(self, path: Path) -> Append:
         return self.blz.open(path, "a", durability=self.durability).append

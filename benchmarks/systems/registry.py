@@ -22,7 +22,6 @@ PEERS: dict[str, System] = {
     "feather, uncompressed": arrow.Feather("uncompressed"),
     "polars": engines.Polars(),
     "duckdb": engines.DuckDB(),
-    "duckdb, kept open": engines.DuckDBKeptOpen(),
     "vortex": engines.Vortex(),
     "lance": engines.Lance(),
     "blosc2": arrays.Blosc2(),

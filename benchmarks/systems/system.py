@@ -27,8 +27,8 @@ class System:
     # None for all tasks; a variant may differ from its base in a few tasks only.
     tasks: frozenset[str] | None = None
 
-    def write(self, table: pa.Table, path: Path) -> None:
-        """Write a whole new table."""
+    def write(self, table: pa.Table, path: Path, row_group_rows: int | None = None) -> None:
+        """Write a whole new table, in row groups of so many rows if the system has such."""
         raise NotImplementedError
 
     def read(self, path: Path, columns: list[str] | None) -> pa.Table:
@@ -46,6 +46,10 @@ class System:
     def taking(self, path: Path, asked: Question) -> Ask:
         """Return a call that opens the table and reads the rows."""
         raise NotImplementedError("has no access to single rows")
+
+    def keeping(self, path: Path, asked: Question) -> Ask:
+        """Open the table; return a call that reads, filters or takes, as the question says."""
+        raise NotImplementedError("keeps nothing open")
 
     def appending(self, path: Path) -> Append:
         """Open the table; return a call that appends rows, seen by the next to open it."""
