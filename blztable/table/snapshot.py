@@ -25,6 +25,7 @@ from blztable.engine.query.scan import Scan
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Progress
@@ -58,8 +59,11 @@ class Snapshot:
         pinned: Lock | None,
         is_open: Callable[[], bool] = lambda: True,
         projection: Projection | None = None,
+        parts: OpenParts | None = None,
     ) -> None:
         self.version = version
+        # The parts of all reads: files stay open with the table, and are described once.
+        self._parts = OpenParts(version) if parts is None else parts
         self.projection = projection or Projection.of(version)
         self._pinned = pinned
         # For a transaction: its snapshots end with it.
@@ -105,6 +109,7 @@ class Snapshot:
     def close(self) -> None:
         """Release the version."""
         self._is_closed = True
+        self._parts.close()
         if self._pinned is not None:
             self._pinned.close()
         self.version.store.close()
@@ -127,12 +132,16 @@ class Snapshot:
         if projection is self.projection:
             return self
         return type(self)(
-            self.version, None, lambda: self._is_open() and not self.is_closed, projection
+            self.version,
+            None,
+            lambda: self._is_open() and not self.is_closed,
+            projection,
+            self._parts,
         )
 
     def opened(self, projection: Projection) -> ColumnReader:
         """Return a new reader of a projection of the version."""
-        return OpenColumns(projection)
+        return OpenColumns(projection, self._parts)
 
     def reader(self) -> ColumnReader:
         """Return a new reader of the columns."""

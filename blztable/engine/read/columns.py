@@ -36,9 +36,10 @@ class OpenColumns(Closing):
     picks_rows = False
 
     def __init__(self, projection: Projection, parts: OpenParts | None = None) -> None:
-        """Open nothing yet."""
+        """Open nothing yet; parts that are given are not closed with the reader."""
         self.projection = projection
         self.parts = OpenParts(projection.version) if parts is None else parts
+        self._is_owner = parts is None
 
     @classmethod
     def whole(cls, version: Version) -> "OpenColumns":
@@ -51,7 +52,7 @@ class OpenColumns(Closing):
         return self.projection.version
 
     def of(self, projection: Projection) -> "OpenColumns":
-        """Return a reader of another projection of the version; they are closed together."""
+        """Return a reader of another projection of the version, which this one closes."""
         return self if projection is self.projection else OpenColumns(projection, self.parts)
 
     def forget_before(self, group: int) -> None:
@@ -59,8 +60,11 @@ class OpenColumns(Closing):
         self.parts.forget_before(group)
 
     def close(self) -> None:
-        """Close the files."""
-        self.parts.close()
+        """Close the files, unless others read from them, too."""
+        if self._is_owner:
+            self.parts.close()
+        else:
+            self.parts.trim()
 
     def check(self, index: int, group: int) -> None:
         """Open the part of a column, or of its root: without it, no row can be read."""

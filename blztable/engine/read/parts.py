@@ -11,6 +11,7 @@ Errors of streams say which chunk; `Part.error_context` adds the file and the co
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from blztable.format.chunk import (
 from blztable.format.records import (
     DIGEST_BYTES,
     ITEM_CHUNKS,
+    ITEMS_VALID,
     LENGTHS,
     PER_ITEM,
     VALUES,
@@ -46,6 +48,10 @@ from blztable.format.records import (
 STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
+# What a part takes in memory, about, beside its words and the items of a dictionary.
+PART_BYTES = 4_000
+# Fewer parts of fewer bytes are kept without a look at the other tables.
+UNTRIMMED_PARTS, UNTRIMMED_BYTES = 64, 4 << 20
 # Memory for fewer bytes is made without a look at the machine's.
 UNCHECKED_BYTES = 64 << 20
 # Scratch memory of a thread: chunks as they are in the file, and from there on one for each stream.
@@ -378,6 +384,12 @@ class Part(EncodedRows):
             if one.name > VALUES:
                 one._offsets = [offset + size for offset in one._offsets]
 
+    @cached_property
+    def kept_nbytes(self) -> int:
+        """Return the bytes that the part takes in memory while it is kept, about."""
+        items = sum(one.nbytes for one in self.streams.values() if one.name >= ITEMS_VALID)
+        return PART_BYTES + sum(one.words.nbytes for one in self.streams.values()) + 2 * items
+
     @property
     def page_rows(self) -> int:
         """Return the rows of a page."""
@@ -419,14 +431,16 @@ class Part(EncodedRows):
 
 
 class OpenParts(Closing):
-    """The parts of a read, or of several reads in a row; each file is opened once.
+    """The parts of the reads of a version; each file is opened once.
 
-    A context manager: its end closes the files, even if the read failed.
+    An open table has them as long as it is open, other readers for a read, or several in a row. A
+    context manager: its end closes the files, even if the read failed.
     """
 
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
         self.version = version
+        _all_parts.add(self)
         self.files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         self._records: dict[int, Records] = {}
@@ -461,6 +475,20 @@ class OpenParts(Closing):
             part = self._parts.setdefault((line, group), part)
         return part
 
+    def trim(self) -> None:
+        """Drop the parts that were opened first, beyond a share of what a process keeps."""
+        if len(self._parts) <= UNTRIMMED_PARTS and self._nbytes() <= UNTRIMMED_BYTES:
+            return
+        most, nbytes = tuning.current.kept_parts_bytes // max(len(_all_parts), 1), 0
+        for key in reversed(list(self._parts)):
+            part = self._parts.get(key)
+            nbytes += part.kept_nbytes if part is not None else 0
+            if nbytes > most:
+                self._parts.pop(key, None)
+
+    def _nbytes(self) -> int:
+        return sum(part.kept_nbytes for part in list(self._parts.values()))
+
     def forget_before(self, group: int) -> None:
         """Drop the parts of earlier row groups; a reader that has one may still use it."""
         # Iterate over a copy, because workers open parts at the same time.
@@ -472,3 +500,6 @@ class OpenParts(Closing):
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
         self.files.close()
+
+
+_all_parts: WeakSet[OpenParts] = WeakSet()
