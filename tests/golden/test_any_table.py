@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from golden import one_file, reader, stated
+from golden import reader, stated
 from support import arrow_strategies
 from support.bit_equality import bits
 from support.moved_first import moved_first
@@ -27,8 +27,8 @@ FORMS = [
     {"page_rows": 16, "row_group_rows": 24, "encoding": "auto"},
     {"row_group_rows": 24},
     {"row_group_rows": 7, "layout": "file"},
-    {"row_group_rows": 24, "packing": "per_item", "checksum": "sha1"},
-    {"row_group_rows": 24, "checksum": "adler32", "compression": "zstd", "shuffle": "bit"},
+    {"row_group_rows": 24, "packing": "per_item"},
+    {"row_group_rows": 24, "compression": "zstd", "shuffle": "bit"},
     {"layout": "file"},
     {},
 ]
@@ -46,9 +46,6 @@ SOURCES = pytest.mark.parametrize("tables", TABLES)
 
 def check_version(path: Path, wanted: pa.Table, number: int | None = None) -> None:
     """Compare a version, as the reader of the page reads it, with the rows that it must have."""
-    if path.is_file():
-        one_file.unpack(path, path.with_suffix(".unpacked"))
-        path = path.with_suffix(".unpacked")
     found = reader.read(path, number)
     assert shown(found.schema).equals(shown(wanted.schema), check_metadata=True)
     # A reader that ignores our keys, of fields at any level, shows what the schema says.
@@ -57,13 +54,7 @@ def check_version(path: Path, wanted: pa.Table, number: int | None = None) -> No
     assert found.head["rows"] == wanted.num_rows
     for column, other in zip(found.columns, wanted.columns, strict=True):
         assert column.rows == bits(other)
-        stated.check_column(column)
-    for part, key in enumerate(("nbytes", "cbytes")):
-        lines = [node.line for one in found.columns for _, node in one.nodes]
-        sums = [
-            sum(line["cbytes"] if part else map(sum, line["streams"].values())) for line in lines
-        ]
-        assert sums == found.head["columns"][key]
+    stated.check_version(found)
 
 
 def shown(schema: pa.Schema) -> pa.Schema:
