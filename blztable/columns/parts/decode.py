@@ -382,11 +382,12 @@ class EncodedRows:
         """Return the items of a dictionary in their stored type."""
         form, count = self.form, self.item_count
         type_ = stored_type(self.type.value_type if self.is_dictionary else self.type)
+        if pa.types.is_null(type_) or not count:
+            return nulls(count, type_)
         stream, validity = self.streams.get(ITEMS_VALID), None
         if stream is not None:
-            validity = pa.py_buffer(_all_bytes(stream))
-        if pa.types.is_null(type_):
-            return nulls(count, pa.null())
+            is_constant = stream.kind == CONSTANT
+            validity = pa.py_buffer(bytes(-(-count // 8)) if is_constant else _all_bytes(stream))
         if form.form is Form.BYTES:
             _, ends, body = self.binary_items.buffers()
             if form.width == 4:

@@ -108,7 +108,7 @@ def _below(
 def _belied(version: Version, run: Run, entry: int, below: Run, node: CheckedNode) -> str:
     """Return what a run says of a node in a leaf below it, unless the leaf says the same."""
     leaf = Leaf(below.encoded())
-    _, own = summary(leaf, 1, version.orders)
+    _, own = summary(leaf, 1, version.orders())
     own = own.of([node.line], [0])
     said = run.records([node.line]).of([0], [entry])
     for name in ("rows", "nbytes", "cbytes"):
