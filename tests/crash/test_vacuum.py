@@ -7,7 +7,7 @@ is missing, and a second vacuum finishes the work of the first.
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ import pytest
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.engine.version.vacuum import vacuum
-from blztable.format import layout, manifest
 from blztable.storage.local import LocalStore
 from support.crash.checks import (
     NAME,
@@ -29,6 +28,7 @@ from support.crash.checks import (
     states,
 )
 from support.crash.model import FLUSHES, Log, RecordingDisk, State, write_state
+from support.stores import put_head
 
 pytestmark = pytest.mark.usefixtures("own_files", "ten_copies")
 
@@ -81,11 +81,7 @@ def keeping_one(path: Path) -> None:
     """Make two versions of the same files, in a table that keeps the newest version only."""
     blz.to_blz(content(1), path)
     changing(set_attribute)(LocalStore(path))
-    file = path / layout.manifest(2)
-    data = file.read_bytes()
-    end = manifest.head_length(data)
-    head = replace(manifest.decode_head(data[:end]), properties={"keep_versions": 1})
-    file.write_bytes(manifest.encode(head, data[end:].splitlines()))
+    put_head(LocalStore(path), 2, properties={"keep_versions": 1})
 
 
 def superseding(store: LocalStore) -> None:

@@ -4,12 +4,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from blztable.format.manifest import Head
 
 import blztable as blz
 from blztable.engine.change.change_set import ChangeSet
@@ -19,9 +18,10 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import spans
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
-from blztable.engine.version.staged import StagedVersion
+from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.format import layout
+from blztable.format.version_file import Tail, encode_version
 from blztable.storage.files import File, MemoryFile
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
@@ -262,18 +262,24 @@ def set_properties(store, **properties) -> int:
     return version.head.version
 
 
-@dataclass(frozen=True, slots=True)
-class RawVersion(StagedVersion):
-    """A staged version of any lines, whatever they say."""
+def put_head(store, number: int, **fields) -> None:
+    """Write a manifest again with other fields in its head."""
+    version = versions.read(store, number)
+    head = replace(version.head, **fields)
+    # The runs of a version that was read are its tails, the highest level first.
+    tails = [run.encoded() for run in reversed(version.facts.runs)]
+    if not tails:
+        tails = [Tail.empty(len(version.paths)).encode(0)]
+    store.put(version.key, encode_version(head.to_json(), version.schema_bytes, tails))
 
-    raw: list[bytes] = field(default_factory=list, kw_only=True)
 
-    def lines(self) -> list[bytes]:
-        return self.raw
-
-
-def raw_version(newest: Version, head: Head, lines: list[bytes]) -> RawVersion:
-    return RawVersion(newest.store, head, newest.schema, base=newest, raw=lines)
+def with_files(staged: StagedVersion, line: int, numbers) -> StagedVersion:
+    """Return a version in which the parts of a node say that they have other files."""
+    records = staged.records([line])
+    parts = records.parts.copy()
+    parts["file"] = numbers
+    column = StagedColumn(staged.paths[line], replace(records, parts=parts))
+    return staged.with_parts({line: column}, range(staged.group_count))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
+from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
 from blztable.engine.version.vacuum import vacuum
 from blztable.errors import BusyError, CorruptError, StorageError, TableNotFoundError
 from blztable.format import layout
@@ -24,7 +25,6 @@ from support.stores import (
     files_named,
     once,
     raising,
-    raw_version,
     read,
     set_attributes,
     set_properties,
@@ -120,7 +120,11 @@ def test_the_next_writer_finds_its_way_after_a_vacuum(store):
 
 def test_keeping_one_version_leaves_the_newest(store):
     commit(store, 1, 2, 3)
-    sizes = [len(store.get(f"data/col{column}/__1__.bin")) for column in (0, 1, 3, 4)]
+    sizes = [
+        len(store.get(key))
+        for number in (1, 2)
+        for key in files_named(versions.read(store, number))
+    ]
     found = vacuum(store, keep=1)
     assert found == Vacuumed(versions=(1, 2), files=4, nbytes=sum(sizes))
     assert_whole(store, 3)
@@ -303,7 +307,7 @@ def test_a_version_that_was_not_flushed_is_before_the_others_go(store):
     vacuum(Hooked(store, after=lambda *call: calls.append(call)), keep=1)
     changes = [call for call in calls if call[0] in ("flush", "delete", "flush_names")]
     assert [name for name, _ in changes] == ["flush", "delete", "flush_names", "delete"]
-    files = {layout.part((column,), 1) for column in (3, 4)}
+    files = files_named(versions.read(store, 2))
     assert set(changes[0][1][0]) == files | {layout.manifest(2)}
 
 
@@ -410,15 +414,15 @@ def publish_naming(store, files):
     """Publish a version whose only column has these files; nobody reads them."""
 
     def draft(newest):
-        one = versions.load(store, 1).parts(0)
-        facts = replace(
-            one.meta,
-            **{name: getattr(one.meta, name) * len(files) for name in one.meta.__slots__},
-        )
-        streams = {name: sizes * len(files) for name, sizes in one.streams.items()}
-        parts = replace(one, k=tuple(files), meta=facts, streams=streams)
-        head = replace(newest.head, row_groups=(1,) * len(files))
-        return raw_version(newest, head, [parts.encode()])
+        count = len(files)
+        records = versions.load(store, 1).records([0]).of([0], [0] * count)
+        parts = records.parts.copy()
+        parts["file"] = files
+        written = [StagedColumn((0,), replace(records, parts=parts))]
+        groups = NewGroups([1] * count, [0] * count)
+        order = range(newest.group_count, newest.group_count + count)
+        staged = StagedVersion.of(newest).with_head(next_file=max([1, *files]) + 1)
+        return staged.with_row_groups(order, groups, written)
 
     with Commit(CommitPlan(store, is_durable=False)) as transaction:
         transaction.publish("named", draft)[1].close()

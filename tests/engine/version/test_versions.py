@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import blztable as blz
 from blztable.engine.version import versions
 from blztable.errors import (
     BlzError,
@@ -21,6 +20,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout
+from blztable.format.leaf import Leaf
 from blztable.storage.disk import Disk
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
@@ -141,15 +141,20 @@ def test_a_replacement_of_a_damaged_version_keeps_the_intact_ones(store):
     assert table(store, 1) == content(1)
 
 
-def test_a_damaged_line_of_a_column_is_an_error_of_that_column_only(store):
+def test_damaged_records_of_a_column_are_an_error_of_that_column_only(store):
     write(store, DATA)
     version, pinned = versions.pin(store)
-    end = version.head.columns.offsets[1]
-    damage(store, 1, lambda data: data[: end + 5] + b"#" + data[end + 6 :])
+    leaf = version.facts.runs[0].encoded()
+    index = Leaf(leaf).index
+    place = store.get(layout.manifest(1)).index(leaf) + int(index["offset"][2])
+    damage(store, 1, lambda data: data[: place + 5] + b"#" + data[place + 6 :])
     with pinned:
-        assert version.parts(0).k == (1,)
-        with pytest.raises(CorruptError, match=r"meta/manifest/0+1: .*column \(1,\)"):
-            version.parts(1)
+        # The manifest was read whole.
+        assert version.parts(1).files.tolist() == [2]
+    version = versions.read(store, 1)
+    assert version.parts(0).files.tolist() == [1]
+    with pytest.raises(CorruptError, match=r"meta/manifest/0+1: .*crc32 of column 1"):
+        version.parts(1)
 
 
 def test_names_that_are_no_versions_are_passed_over(store):
@@ -205,7 +210,7 @@ def test_an_unfinished_creation_is_no_table_and_is_taken_over(store):
         "data/col0",
         "data/col0/__1__.bin",
         "data/col1",
-        "data/col1/__1__.bin",
+        "data/col1/__2__.bin",
     }
 
 
@@ -339,29 +344,3 @@ def test_opening_warns_of_nothing(store):
         warnings.simplefilter("always")
         table(store)
     assert caught == []
-
-
-@pytest.mark.parametrize("keep", [1, 10])
-@pytest.mark.parametrize("form", ["bundled", None])
-def test_an_append_reads_the_lines_of_the_version_before_once(request, keep, form):
-    """Its writer, its flush and the removal of the version each look at them."""
-    if form is not None:
-        request.getfixturevalue(form)
-    store, reads = RamStore(), []
-
-    def before(name, arguments):
-        # The head is read from the start of a manifest.
-        if name == "get" and arguments[0].startswith(f"{layout.MANIFESTS}/") and arguments[1]:
-            reads.append(arguments[0])
-
-    columns = [f"c{number}" for number in range(9)]
-    blz.to_blz({name: [1] * 100 for name in columns}, store)
-    with blz.open(store, "a") as table:
-        table.configure(keep_versions=keep)
-    # The fourth append would be merged with the others, in a commit of its own.
-    for _ in range(3):
-        with blz.open(Hooked(store, before=before), "a") as table:
-            reads.clear()
-            table.append({name: [3, 4] for name in columns})
-            assert reads
-            assert {reads.count(key) for key in reads} == {1}
