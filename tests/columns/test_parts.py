@@ -170,3 +170,12 @@ def test_the_text_of_a_type_says_how_its_values_are_read(type_):
 def test_a_text_of_no_type_is_refused(text):
     with pytest.raises(FormatError):
         type_of_text(text)
+
+
+@pytest.mark.parametrize("least", [0, 255, 256, 70_000])
+def test_items_of_any_least_length_come_back(least):
+    array = pa.array(["x" * (least + row % 50) for row in range(200)])
+    part = read(array)
+    assert same(part.array(), array)
+    chosen = np.array([0, 9, 17, 199])
+    assert same(part.array(chosen), array.take(pa.array(chosen)))

@@ -194,7 +194,7 @@ def ends(
         if width >= 4:
             total += float(codes.sum(dtype="<f8"))
         if least:
-            np.add(codes, least, out=place, casting="unsafe")
+            np.add(codes, least, out=place, dtype=np.int64, casting="unsafe")
             np.cumsum(place, out=place)
         else:
             np.cumsum(codes, dtype=np.int64, out=place)
@@ -222,7 +222,7 @@ def ends_of_rows(stream: Encoded, rows: int, page: int, chosen: Array) -> tuple[
     before = np.zeros(len(codes) + 1, np.int64)
     np.cumsum(codes, dtype=np.int64, out=before[1:])
     begins = words[number] + before[at] - before[first] + least * (at - first)
-    stops = begins + codes[at] + least
+    stops = begins + codes[at].astype(np.int64) + least
     is_end = (chosen + 1 == rows) | ((chosen + 1) & (1 << page) - 1 == 0)
     after = words[number + 1]
     need(np.where(is_end, stops == after, stops <= after).all(), "lengths of a page")
