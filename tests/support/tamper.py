@@ -46,7 +46,7 @@ from blztable.storage.local import LocalStore
 
 HEADER = ("magic", "version", "options", "checksum", "typesize", "chunk_size", "last_chunk")
 HEADER = (*HEADER, "nchunks", "max_app_chunks")
-SECTION = ("magic", "options", "checksum", "codec", "level", "size", "room", "stored", "reserved")
+SECTION = ("magic", "options", "checksum", "codec", "level", "size", "room", "stored")
 EMPTY = np.zeros(0, WORD)
 
 

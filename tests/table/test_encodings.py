@@ -8,12 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns.encodings import choose
+from blztable.columns.parts import dictionary, encode, numbers
 from blztable.engine.change.creation import create
-from blztable.engine.read.parts import OpenParts
-from blztable.engine.write import parts
 from blztable.errors import CorruptError
-from blztable.format.chunk import Compression
+from blztable.format.records import (
+    ITEMS_VALUES,
+    LENGTHS,
+    NUMBERS,
+    SUM,
+    VALID,
+    VALUES,
+    encoding_of,
+)
 from blztable.storage.memory import RamStore
 from golden import reader
 from support import tamper
@@ -26,15 +32,17 @@ TABLE = numbers_table()
 CUTS = {"row_group_rows": 300, "page_rows": 64}
 
 
-def encodings_of(store) -> dict[str, str | None]:
-    """Return the kind of each column's first part, None for plain values."""
+def encodings_of(store) -> dict[str, str]:
+    """Return the encoding of each column's first part."""
     result = {}
     with blz.open(store) as table:
         version = table._snapshot.version
         for index, name in enumerate(version.schema.names):
-            places = OpenParts(version).open(index, 0).root.streams
-            one = places.get("ends") or places.get("values") or places["codes"]
-            result[name] = one.encoding.kind if one.encoding else None
+            records = version.parts(index).records
+            count = int(records.parts["streams"][0])
+            streams = {int(one["name"]): one for one in records.streams[:count]}
+            is_text = LENGTHS in streams
+            result[name] = encoding_of(streams[LENGTHS if is_text else VALUES])
     return result
 
 
@@ -48,22 +56,22 @@ def stores():
 
 def test_each_column_has_the_encoding_that_suits_it(stores):
     kinds = {
-        "near": "narrow",
-        "rising": "delta",
-        "price": "scaled",
-        "product": "scaled",
-        "odd": "scaled",
-        "any": None,
-        "day": "narrow",
-        "at": "delta",
-        "money": "narrow",
-        "word": "narrow",
-        "unsigned": "narrow",
-        "line": "lengths",
-        "flag": "each",
+        "near": "numbers",
+        "rising": "numbers, sum",
+        "price": "numbers, power",
+        "product": "numbers, power",
+        "odd": "numbers, power",
+        "any": "plain",
+        "day": "numbers",
+        "at": "numbers, sum",
+        "money": "numbers",
+        "word": "dictionary",
+        "unsigned": "numbers",
+        "line": "numbers, sum",
+        "flag": "numbers, sum",
         "mode": "dictionary",
         "same": "constant",
-        "cents": "narrow",
+        "cents": "numbers",
         "few": "dictionary",
         "id": "dictionary",
     }
@@ -71,10 +79,12 @@ def test_each_column_has_the_encoding_that_suits_it(stores):
     assert {name: found[name] for name in kinds} == kinds
     # Steps from and to a null are none of the values.
     of_nulls = {name: found[f"{name} or null"] for name in kinds}
-    steps = {"rising": "narrow", "at": "narrow", "flag": "lengths"}
-    # The null of a double is NaN, which is another value.
-    assert of_nulls == kinds | steps | {"same": "dictionary"}
-    assert set(encodings_of(stores[0]).values()) == {None}
+    assert of_nulls == kinds | {"rising": "numbers", "at": "numbers"}
+    found = encodings_of(stores[0])
+    # Text has lengths however it is stored.
+    texts = {name: "numbers, sum" for name in found if name.split()[0] in ("line", "flag", "mode")}
+    coded = {"word": "dictionary", "word or null": "dictionary"}
+    assert found == dict.fromkeys(found, "plain") | texts | coded
 
 
 def test_a_table_with_encodings_is_smaller_and_of_the_same_size_in_memory(stores):
@@ -156,11 +166,11 @@ def test_an_encoding_may_differ_by_column_and_is_kept_for_appends(tmp_path):
         path,
         storage=blz.Storage(columns={"near": blz.Storage(encoding="plain")}),
     )
-    assert encodings_of(path) == {"near": None, "price": "scaled"}
+    assert encodings_of(path) == {"near": "plain", "price": "numbers, power"}
     blz.to_blz(TABLE.select(["near", "price"]), path, mode="a")
     with blz.open(path, "a") as table:
         table.compact()
-    assert encodings_of(path) == {"near": None, "price": "scaled"}
+    assert encodings_of(path) == {"near": "plain", "price": "numbers, power"}
 
 
 def test_an_encoding_that_is_not_known_is_refused_as_an_option(tmp_path):
@@ -170,54 +180,24 @@ def test_an_encoding_that_is_not_known_is_refused_as_an_option(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda stream: stream.pop("encoding"),
-        lambda stream: stream.update(encoding=7),
-        lambda stream: stream["encoding"].pop("bases"),
-        lambda stream: stream.update(typesize=1),
-        lambda stream: stream.update(dtype="<u2"),
-    ],
+    [{"kind": 0}, {"kind": 2}, {"typesize": 0}, {"width": 2}, {"power": 3}, {"flags": SUM}],
 )
-def test_metadata_of_codes_that_do_not_fit_together_are_corrupt(change):
+def test_records_of_codes_that_do_not_fit_together_are_corrupt(change):
     store = RamStore()
     blz.to_blz(TABLE.select(["near"]), store)
     with tamper.editing(store) as table:
-        change(table.part(0).metadata["streams"][0])
+        for name, value in change.items():
+            table.part(0).streams[VALUES].record[name] = value
     with pytest.raises(CorruptError):
         blz.read_table(store)
 
 
-def test_a_chunk_that_cuts_a_page_of_distances_is_corrupt():
-    store = RamStore()
-    blz.to_blz(TABLE.select(["rising"]), store, storage=blz.Storage(page_rows=64))
-    with tamper.editing(store) as table:
-        stream = table.part(0).metadata["streams"][0]
-        assert stream["encoding"]["kind"] == "delta"
-        stream["encoding"]["firsts"] = "AAAAAAAAAAA="
-        table.part(0).metadata["page_rows"] = 1024
-        table.lines[0]["page_rows"] = [1024]
-        stream["chunk_size"] = 1000
-        table.part(0).chunks = [Compression().compress(np.zeros(1000, "u1"), 4)] * 2
-        table.part(0).header.update(chunk_size=1000, last_chunk=1000)
-    with pytest.raises(CorruptError, match="a chunk boundary lies within a page"):
-        blz.read_table(store)
-
-
-def test_a_page_of_distances_that_no_chunk_can_hold_is_kept_as_it_is():
-    rows = 1 << 21
-    table = pa.table({"rising": np.cumsum(np.arange(rows) % 9) * 1000})
-    store = RamStore()
-    blz.to_blz(table, store, storage=blz.Storage(page_rows=rows))
-    assert encodings_of(store) == {"rising": None}
-    assert blz.read_table(store).equals(table)
-
-
 @pytest.mark.parametrize("name", ["rising", "line"])
-def test_a_page_that_is_decoded_at_once_is_not_cut_by_small_chunks(name):
+def test_pages_of_sums_may_be_cut_by_small_chunks(name):
     store = RamStore()
     options = tiny(page_rows=512, chunk_bytes=64)
     create(store, Stream(TABLE.select([name])), options, replace_existing=True)[1].close()
-    assert encodings_of(store)[name] in ("delta", "lengths")
+    assert encodings_of(store)[name] == "numbers, sum"
     assert blz.read_table(store).equals(TABLE.select([name]))
 
 
@@ -225,10 +205,8 @@ def test_nulls_have_no_encoding_of_numbers():
     store = RamStore()
     blz.to_blz(TABLE.select(["near or null"]), store)
     with tamper.editing(store) as table:
-        stream = table.part(0).metadata["streams"][0]
-        assert stream["name"] == "valid"
-        stream["encoding"] = {"kind": "narrow", "bases": "AAAAAAAAAAA="}
-    with pytest.raises(CorruptError, match="encoding 'narrow' of stream 'valid'"):
+        table.part(0).streams[VALID].record["kind"] = NUMBERS
+    with pytest.raises(CorruptError, match="validity"):
         blz.read_table(store)
 
 
@@ -236,17 +214,16 @@ def test_lengths_that_do_not_fill_their_page_are_corrupt():
     store = RamStore()
     blz.to_blz(TABLE.select(["line"]), store, storage=blz.Storage(page_rows=64))
     with tamper.editing(store) as table:
-        pages = table.part(0).metadata["streams"][1]["pages"]
-        pages[:2] = pages[0] + 1, pages[1] - 1
-    with pytest.raises(CorruptError, match="'ends', chunk 0: the lengths of the items of page 0"):
+        table.part(0).streams[LENGTHS].words[1] += 1
+    with pytest.raises(CorruptError, match="lengths of a page"):
         blz.read_table(store)
-    with blz.open(store) as table, pytest.raises(CorruptError, match="of page 1 do not add up"):
-        table.take([70])
+    with blz.open(store) as table, pytest.raises(CorruptError):
+        table.take([63, 127])
     with blz.open(store) as table:
         assert not table.verify()
 
 
-def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing():
+def test_items_of_one_length_take_no_bytes_for_their_lengths():
     store = RamStore()
     empty = pa.array([""] * 1000, pa.string())
     table = pa.table({"empty": empty, "flag": FLAGS})
@@ -261,59 +238,47 @@ def test_items_of_one_length_take_no_bytes_for_their_ends_and_none_for_nothing()
         assert seen[-1] == 1000
         assert opened.take([999, 0, 3]).equals(table.take([999, 0, 3]))
         assert opened["empty"][500:700].to_pylist() == [""] * 200
+    blz.to_blz(table, store, mode="w", storage=blz.Storage(page_rows=64, encoding="plain"))
     with tamper.editing(store) as edited:
-        stream = edited.part(1).metadata["streams"][0]
-        assert stream["chunks"] == []
-        stream["encoding"]["length"] += 1
-    with pytest.raises(CorruptError, match="the pages of items do not have items of 4 bytes"):
+        stream = edited.part(1).streams[LENGTHS]
+        assert (stream.record["nbytes"], stream.words[-1]) == (0, 3)
+        stream.words[-1] = 4
+    with pytest.raises(CorruptError):
         blz.read_table(store, columns=["flag"])
 
 
-def test_a_dictionary_of_only_one_of_two_streams_is_corrupt():
-    for number in (0, 1):
+def test_a_dictionary_without_one_of_its_streams_is_corrupt():
+    for name in (LENGTHS, ITEMS_VALUES):
         store = RamStore()
         blz.to_blz(TABLE.select(["mode"]), store)
         with tamper.editing(store) as edited:
-            stream = edited.part(0).metadata["streams"][number]
-            stream["encoding"] = {"kind": "lengths"}
-            if number:
-                del stream["encoding"]
-                stream["pages"] = [0]
-        with pytest.raises(
-            CorruptError, match=r"encoding 'dictionary' of only one|has the sizes|streams have"
-        ):
+            del edited.part(0).streams[name]
+        with pytest.raises(CorruptError, match="streams of the type"):
             blz.read_table(store)
 
 
-def test_codes_and_pages_that_lie_about_a_dictionary_are_corrupt():
-    for rows, page_rows in ((1000, 64), (100_000, 1024)):
-        table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
-        for lie in ("code", "pages"):
-            store = RamStore()
-            blz.to_blz(table, store, storage=blz.Storage(page_rows=page_rows))
-            with tamper.editing(store) as edited:
-                ends, values = edited.part(0).metadata["streams"]
-                assert ends["encoding"]["kind"] == values["encoding"]["kind"] == "dictionary"
-                if lie == "pages":
-                    pages = values["pages"]
-                    pages[0], pages[-1] = pages[0] - 1, pages[-1] + 1
-                else:
-                    codes = np.zeros(ends.get("chunk_size", ends["nbytes"]), "u1")
-                    codes[5] = 3
-                    edited.part(0).chunks[0] = Compression().compress(codes, 4)
-            message = "of page 0 do not have" if lie == "pages" else "a dictionary of 3 items"
-            with pytest.raises(CorruptError, match=message):
-                blz.read_table(store)
-            with blz.open(store) as opened:
-                assert not opened.verify()
-                if lie == "code":
-                    names = opened.columns
-                    with pytest.raises(CorruptError, match=message):
-                        opened.to_arrow(dictionaries=names)
-                    with pytest.raises(CorruptError, match=message):
-                        opened.to_arrow(filters=pc.field(names[0]).is_valid(), dictionaries=names)
-                    with pytest.raises(CorruptError, match=message):
-                        opened.take([5])
+@pytest.mark.parametrize(("rows", "page_rows"), [(999, 64), (99_999, 1024)])
+def test_codes_that_lie_about_a_dictionary_are_corrupt(rows, page_rows):
+    table = pa.table({"mode": pa.array(["a", "bc", "def"] * (rows // 3))})
+    store = RamStore()
+    blz.to_blz(table, store, storage=blz.Storage(page_rows=page_rows))
+    with tamper.editing(store) as edited:
+        stream = edited.part(0).streams[LENGTHS]
+        codes = stream.data()
+        codes[5] = 3
+        stream.set_data(codes)
+    message = "outside of a dictionary of 3 items|one numbers no item"
+    with pytest.raises(CorruptError, match=message):
+        blz.read_table(store)
+    with blz.open(store) as opened:
+        assert not opened.verify()
+        names = opened.columns
+        with pytest.raises(CorruptError, match=message):
+            opened.to_arrow(dictionaries=names)
+        with pytest.raises(CorruptError, match=message):
+            opened.to_arrow(filters=pc.field(names[0]).is_valid(), dictionaries=names)
+        with pytest.raises(CorruptError, match=message):
+            opened.take([5])
 
 
 def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
@@ -324,9 +289,9 @@ def test_text_of_many_items_has_a_dictionary_where_that_halves_it():
     table = pa.table({"any": names.take(pa.array(rng.integers(0, 300, 60_000)))})
     table = table.append_column("runs", names.take(in_runs))
     for optimize, kinds in (
-        (None, ["dictionary", "lengths"]),
-        ("speed", ["lengths", "lengths"]),
-        ("size", ["dictionary", "lengths"]),
+        (None, ["dictionary", "numbers, sum"]),
+        ("speed", ["numbers, sum", "numbers, sum"]),
+        ("size", ["dictionary", "numbers, sum"]),
     ):
         store = RamStore()
         blz.to_blz(table, store, storage=blz.Storage(encoding="auto", optimize=optimize))
@@ -352,11 +317,11 @@ def test_a_code_without_a_value_is_corrupt_however_it_is_read():
     blz.to_blz(table, store, storage=blz.Storage(encoding="auto"))
     assert encodings_of(store) == {"few": "dictionary"}
     with tamper.editing(store) as edited:
-        codes = np.zeros(400, "u1")
-        codes[5] = 4
-        edited.part(0).chunks[0] = Compression().compress(codes, 4)
-    # The fourth is the NaN of the nulls.
-    message = "a code is outside of a dictionary of 4 items"
+        stream = edited.part(0).streams[VALUES]
+        codes = stream.data()
+        codes[5] = 3
+        stream.set_data(codes)
+    message = "outside of a dictionary of 3 items|one numbers no item"
     with pytest.raises(CorruptError, match=message):
         blz.read_table(store)
     with blz.open(store) as opened:
@@ -388,24 +353,8 @@ def test_a_dictionary_that_repeats_values_comes_back(kind, tmp_path):
         chosen = pc.equal(table["a"].cast(kind), items[7])
         found = opened.to_arrow(filters=pc.field("a") == items[7])
         assert found["a"].cast(kind).equals(table.filter(chosen)["a"].cast(kind))
-        kinds = {one.name: one.encodings for one in opened["a"].streams()}
-        assert (kinds["dictionary.values"] == ("dictionary",)) == (kind != pa.string())
     rows = reader.read(tmp_path / "t.blz").columns[0].rows
     assert rows == bits(table["a"])
-
-
-def test_pages_that_claim_more_than_a_dictionary_has_are_refused_before_memory_is_made():
-    store = RamStore()
-    blz.to_blz(TABLE.select(["mode"]), store)
-    claimed = 2_000_000_000
-    with tamper.editing(store) as edited:
-        edited.part(0).metadata["streams"][1]["pages"] = [claimed]
-        edited.lines[0]["streams"]["values"] = [claimed]
-    pool = pa.default_memory_pool()
-    before = pool.max_memory()
-    with pytest.raises(CorruptError, match="the items of page 0 do not have the bytes"):
-        blz.read_table(store)
-    assert pool.max_memory() - before < claimed // 2
 
 
 def test_a_column_of_nulls_or_of_one_value_takes_no_bytes_for_its_rows():
@@ -439,17 +388,16 @@ def test_another_choice_of_encodings_is_as_intact(monkeypatch):
     stores = [RamStore(name) for name in ("chosen", "other", "fewer")]
     blz.to_blz(TABLE, stores[0], **arguments(encoding="auto", **CUTS))
     # As a later blztable may choose, for one.
-    monkeypatch.setattr(choose, "FORMS", ())
-    monkeypatch.setattr(parts, "encode_few_items", lambda *arguments: None)
-    monkeypatch.setattr(choose, "few_runs", lambda *arguments: None)
+    monkeypatch.setattr(numbers, "decimals", lambda *arguments: None)
+    monkeypatch.setattr(dictionary, "of_bytes", lambda *arguments: None)
     blz.to_blz(TABLE, stores[1], **arguments(encoding="auto", **CUTS))
-    monkeypatch.setattr(choose, "encode_few_values", lambda *arguments: None)
-    monkeypatch.setattr(choose, "_is_constant", lambda *arguments: False)
+    monkeypatch.setattr(dictionary, "of_values", lambda *arguments: None)
+    monkeypatch.setattr(encode._Part, "_is_constant", lambda *arguments: False)
     blz.to_blz(TABLE, stores[2], **arguments(encoding="auto", **CUTS))
     monkeypatch.undo()
     kinds = [encodings_of(store) for store in stores]
-    assert [one["mode"] for one in kinds] == ["dictionary", "lengths", "lengths"]
-    assert [one["few"] for one in kinds] == ["dictionary", "dictionary", None]
+    assert [one["mode"] for one in kinds] == ["dictionary", "numbers, sum", "numbers, sum"]
+    assert [one["few"] for one in kinds] == ["dictionary", "dictionary", "plain"]
     for store in stores:
         with blz.open(store) as opened:
             assert opened.verify()
@@ -463,12 +411,12 @@ def test_a_plan_says_how_its_columns_are_stored():
     with blz.open(store) as opened:
         plan = opened.explain(names, filters=pc.field("near") > 10**12 + 20)
     assert {one.name: one.encodings for one in plan.columns} == {
-        "near": ("narrow",),
-        "line": ("lengths", "plain"),
-        "price or null": ("scaled",),
+        "near": ("numbers",),
+        "line": ("plain", "numbers, sum"),
+        "price or null": ("plain", "numbers, power"),
         "any": ("plain",),
-        "outage": ("runs", "plain"),
+        "outage": ("plain",),
     }
     lines = str(plan).splitlines()
     assert lines[2].endswith("stored as")
-    assert next(line for line in lines if line.startswith("line")).endswith("  lengths, plain")
+    assert next(line for line in lines if line.startswith("line")).endswith("  plain, numbers, sum")

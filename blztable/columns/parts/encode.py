@@ -140,9 +140,10 @@ class _Part:
     def finish(self) -> EncodedPart:
         """Return the part, with its validity and the counts of its pages."""
         bounds.count(self.pages, self.rows, self.page, self.valued, self.nans)
-        if self.valid is not None and not self.flags & NAN_IS_NULL:
-            self.streams.insert(0, _bitmap(self.valid, self.options))
+        if self.valid is not None:
             self.nbytes += -(-self.rows // 8)
+            if not self.flags & NAN_IS_NULL:
+                self.streams.insert(0, _bitmap(self.valid, self.options))
         if not self.options.has_bounds:
             self.pages["min"], self.pages["max"] = ANY
             self.flags &= ~EXACT_BOUNDS
