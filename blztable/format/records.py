@@ -318,10 +318,15 @@ def join(records: Sequence[Records]) -> Records:
     return replace(taken, entries=sum(one.entries for one in records))
 
 
-def stack(records: Iterable[Records]) -> Records:
-    """Return the records of all columns, one after the other, of the same entries."""
+def stack(records: Iterable[Records], count: int | None = None) -> Records:
+    """Return the records of all columns, one after the other, of the same entries.
+
+    `count` is their number, which no columns do not say.
+    """
     parts = list(records)
-    entries = {one.entries for one in parts}
+    entries = {one.entries for one in parts} | ({count} - {None})
+    if not parts and count is not None:
+        return Records(0, count, np.zeros(0, PART))
     if len(entries) != 1:
         raise ValueError("records of different entries cannot be stacked")
     columns = sum(one.columns for one in parts)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import re
 
 import pytest
@@ -117,6 +118,9 @@ def test_removed_versions_are_told(path, caplog):
 
 
 def test_rows_that_are_left_out_are_told(path, caplog):
+    words = ["".join(random.choices("abcdefghijk", k=9)) for _ in range(3000)]
+    blz.to_blz({"a": words}, path, mode="w", storage=blz.Storage(row_group_rows=1000))
+    told(caplog)
     for file in (path / "data").glob("*/*"):
         data = bytearray(file.read_bytes())
         data[len(data) // 2] ^= 1

@@ -14,7 +14,7 @@ import pytest
 
 import blztable as blz
 from blztable.engine.query import expressions
-from blztable.engine.read import requests
+from blztable.engine.read import parts
 from blztable.engine.run import pool
 
 ROWS = 4000
@@ -98,15 +98,15 @@ def interrupting(monkeypatch, module, name, times):
 @pytest.mark.parametrize("read", ["read", "batches", "count", "take"])
 @pytest.mark.parametrize(
     ("module", "name", "times"),
-    [(expressions, "mask", 1), (requests, "_decode_all", 1), (requests, "decompress_into", 3)],
+    [(expressions, "mask", 1), (parts, "decompress_into", 1), (parts, "decompress_into", 3)],
     ids=["in the filter", "in the first pages", "in later pages"],
 )
 def test_an_interrupt_ends_a_filtered_read(
     processors, path, monkeypatch, read, module, name, times
 ):
-    if read == "take" and name != "_decode_all":
+    if read == "take":
         # It has no filter, and decompresses the blocks of single rows.
-        module, name = requests, "decompress_blocks"
+        module, name, times = parts, "decompress_blocks", 1
     with blz.open(path) as table:
         READS[read](table)
         before = set(threading.enumerate())

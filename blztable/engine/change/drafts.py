@@ -61,7 +61,7 @@ class Drafts:
             record = np.zeros(1, GROUP)
             record["rows"] = record["stored"] = rows[group]
             record["file"], record["groups"] = bundle.number if bundle else 0, 1
-            records = stack([one.parts[group] for one in columns])
+            records = stack([one.parts[group] for one in columns], 1)
             self._append(Tail(record, np.zeros(0, WORD), records))
             self._first = 0
 

@@ -259,7 +259,7 @@ class StagedVersion(Version):
             groups["rows"] = groups["stored"] = new.rows
             groups["file"], groups["groups"] = new.bundles, 1
             groups["changed"] = CHANGED if changed is None else np.array(changed, np.uint64)
-            records = stack([one.records for one in written])
+            records = stack([one.records for one in written], added)
             assert records.entries == added
             run = Run(0, groups, np.zeros(0, WORD), records)
         if order is None:
