@@ -751,17 +751,17 @@ def dictionary_rows(type_: pa.DataType, part: Part, *, is_sorted: bool = False) 
     count = int(stream.words[0])
     need(is_sorted <= count <= (MAX_ITEMS if is_sorted else MAX_VALUES), "not too many items")
     expected = {ITEMS_VALUES, ITEMS_LENGTHS} if type_ in BYTES else {ITEMS_VALUES}
-    if not count or pa.types.is_null(type_):
+    if pa.types.is_null(type_):
         expected = set()
     has = set(streams) - {VALID, name, ITEMS_VALID}
     need(has == expected, "streams of items")
     items: list[Row] = [b""] * count
     if pa.types.is_null(type_):
         items = [None] * count
-    elif count and type_ in BYTES:
+    elif type_ in BYTES:
         lengths = lengths_of(streams[ITEMS_LENGTHS], count, 30)
         items = cut(type_, lengths, streams[ITEMS_VALUES].data)
-    elif count:
+    else:
         items = plain_rows(type_, streams[ITEMS_VALUES], count)
     if ITEMS_VALID in streams:
         need(not is_sorted, "items that are there")

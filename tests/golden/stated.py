@@ -133,15 +133,21 @@ def _floats(type_: pa.DataType, part: reader.Part) -> Any:
         return of_bits
     power, is_times = stream.power, stream.flags & reader.TIMES
 
+    def number_of(word: int) -> float:
+        if not power:
+            return float(word)
+        return word * float(f"1e-{power}") if is_times else word / 10.0**power
+
     def of_number(row: bytes) -> float | None:
         value = float(np.frombuffer(row, dtype)[0])
         if value != value:
             return None
-        # An exception is no integer, and the product is rounded; its bounds have room for that.
         scaled = value * 10.0**power
-        whole = round(scaled) if abs(scaled) < 2**62 else scaled
-        scale = float(f"1e-{power}") if is_times else 10.0**power
-        back = whole * scale if is_times and power else whole / scale if power else float(whole)
-        return whole if back == value else scaled
+        if abs(scaled) < 2**62:
+            # The product is rounded, so the integer that gives the value may be a neighbour.
+            for whole in (round(scaled) + step for step in (0, -1, 1)):
+                if number_of(whole) == value:
+                    return whole
+        return scaled
 
     return of_number

@@ -108,7 +108,7 @@ class _Parts:
         one = self.streams[at]
         is_constant = (one["kind"] == CONSTANT) & (one["words"] == 1)
         is_plain = (one["kind"] == PLAIN) & (one["nbytes"] == (rows + 7 >> 3)) & (one["words"] == 0)
-        need(is_plain | is_constant, "validity")
+        need(is_plain | (is_constant & (name == VALID)), "validity")
         need(self.records.words[self.records.first_word[at[is_constant]]] == 0, "validity")
         need((one["width"] == 0) & (one["flags"] == 0) & (one["exceptions"] == 0), "validity")
 
@@ -196,7 +196,6 @@ class _Parts:
         if self.form.form is Form.NOTHING:
             need(self.place[:, ITEMS_VALUES] < 0, "items of nulls")
             return
-        coded &= items > 0
         values = self._has(ITEMS_VALUES, coded)
         one = self.streams[values]
         need((one["kind"] == PLAIN) & (one["words"] == 0) & (one["width"] == 0), "items")

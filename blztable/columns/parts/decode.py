@@ -386,8 +386,7 @@ class EncodedRows:
             return nulls(count, type_)
         stream, validity = self.streams.get(ITEMS_VALID), None
         if stream is not None:
-            is_constant = stream.kind == CONSTANT
-            validity = pa.py_buffer(bytes(-(-count // 8)) if is_constant else _all_bytes(stream))
+            validity = pa.py_buffer(_all_bytes(stream))
         if form.form is Form.BYTES:
             _, ends, body = self.binary_items.buffers()
             if form.width == 4:
