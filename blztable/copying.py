@@ -170,18 +170,33 @@ def _opened(
     store: Store, version: int | str | None, on_corrupt: str
 ) -> tuple[CTable, tuple[str, ...], tuple[str, ...]]:
     """Return the table to copy, what of it is lost, and what is rebuilt."""
+    if on_corrupt == "raise":
+        return open(store, version=version), (), ()
+    try:
+        return _intact(store, version)
+    except CorruptError as error:
+        if versions.latest(store) is None:
+            raise CorruptError(f"{error}; {told(store)}") from None
+        raise
+
+
+def _intact(
+    store: Store, version: int | str | None
+) -> tuple[CTable, tuple[str, ...], tuple[str, ...]]:
+    """Return what is whole of a table, what of it is lost, and what is rebuilt."""
     found = None
-    if on_corrupt == "skip":
-        with suppress(FormatError):
-            found, lost, rebuilt = _whole(store, version)
-    if found is None:
-        try:
-            return open(store, version=version), (), ()
-        except CorruptError as error:
-            if on_corrupt == "skip" and version is None:
-                raise CorruptError(f"{error}; {told(store)}") from None
-            raise
-    return CTable(Snapshot(found, None), writable=False), lost, rebuilt
+    with suppress(FormatError):
+        found, lost, rebuilt = _whole(store, version)
+    if found is not None:
+        return CTable(Snapshot(found, None), writable=False), lost, rebuilt
+    table = open(store, version=version)
+    if isinstance(table, OldTable):
+        return table, (), ()
+    try:
+        return table, (), tuple(map(str, rebuild(table._snapshot.version)))
+    except BaseException:
+        table.close()
+        raise
 
 
 def _whole(
