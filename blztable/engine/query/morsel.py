@@ -35,7 +35,7 @@ from blztable.errors import SchemaError
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
 LARGE_ROW = 1 << 13
-# Rows that are read together if enough of them are wanted.
+# Rows that are read together if no column says it.
 PAGE_ROWS = 1 << 14
 
 
@@ -159,12 +159,16 @@ class Morsel:
         """Return the pages that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
-        projection = self._reader.projection
-        nbytes = max(map(projection.nbytes, columns), default=0)
-        if nbytes > LARGE_ROW * projection.version.head.rows:
+        blocks, projection = self._blocks, self._reader.projection
+        indices = list(dict.fromkeys(columns))
+        nodes = [one for index in indices for one in projection.parts(index)]
+        groups = np.unique(blocks.groups).tolist()
+        unit = min((one.unit_rows(group) for one in nodes for group in groups), default=PAGE_ROWS)
+        nbytes = max(map(projection.nbytes, indices), default=0)
+        if unit == 1 or nbytes > LARGE_ROW * projection.version.head.rows:
             # Most chunks may have none of these rows.
             return None
-        pages, _ = self._blocks.pages(PAGE_ROWS)
+        pages, _ = blocks.pages(unit)
         has_row = np.logical_or.reduceat(rows, pages.rows.cumsum() - pages.rows)
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
@@ -239,6 +243,8 @@ class Morsel:
     ) -> dict[int, pa.ChunkedArray]:
         """Decode columns: whole pages for spans, single rows for indices."""
         indices = list(dict.fromkeys(columns))
+        if not indices:
+            return {}
         spans = [one for one in selection if isinstance(one, RowSpan)]
         if len(spans) == len(selection):
             arrays = self._reader.columns(indices, spans)

@@ -6,7 +6,6 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.engine.query import morsel
 from blztable.storage.memory import RamStore
 from support.recording_store import Recorded
 from support.stores import write
@@ -26,12 +25,6 @@ TABLE = pa.table(
         "idle": np.arange(ROWS),
     }
 )
-
-
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch):
-    # Otherwise a row group is read whole, or row by row.
-    monkeypatch.setattr(morsel, "PAGE_ROWS", PAGE)
 
 
 @pytest.fixture
