@@ -61,7 +61,8 @@ def chunks(intact):
             with store.open(key) as reader:
                 _, offsets = DataFile.read(reader.read, reader.size)
             # Validity has chunks before the items.
-            bounds = offsets.tolist()[int(one.stream_chunks[one.streams["name"] == VALID].sum()) :]
+                ends = [*offsets.tolist(), reader.size]
+            bounds = ends[int(one.stream_chunks[one.streams["name"] == VALID].sum()) :]
             for row in range(rows):
                 found[name, group * GROUP + row] = key, bounds[row], bounds[row + 1] - DIGEST_BYTES
     return found

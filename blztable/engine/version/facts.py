@@ -191,6 +191,7 @@ class Facts:
         self.leaves = leaves
         self.runs = tuple(run for run in runs if len(run))
         self.columns = columns
+        self._totals: dict[int, tuple[int, int]] = {}
         # The number of row groups.
         self.count = sum(run.count for run in self.runs)
 
@@ -216,6 +217,17 @@ class Facts:
             for total, field in zip(found, ("nbytes", "cbytes"), strict=True):
                 total += parts[field].astype(np.int64).sum(1)
         return found[0], found[1]
+
+    def total(self, line: int) -> tuple[int, int]:
+        """Return `totals` of one node; of the tails, only its records are read."""
+        found = self._totals.get(line)
+        if found is None:
+            parts = [run.records([line]).parts for run in self.runs]
+            nbytes, cbytes = (
+                sum(int(one[field].sum()) for one in parts) for field in ("nbytes", "cbytes")
+            )
+            found = self._totals[line] = nbytes, cbytes
+        return found
 
     def walk(self, wanted: Array | None = None) -> Iterator[tuple[int, int, Run]]:
         """Yield the runs of level 0 with the number of row groups and of rows before each.

@@ -144,11 +144,11 @@ class Version:
 
     def nbytes(self, line: int) -> int:
         """Return the decoded bytes of a node; no leaf is read for it."""
-        return int(self.facts.totals[0][line])
+        return self.facts.total(line)[0]
 
     def cbytes(self, line: int) -> int:
         """Return the bytes of the chunks of a node; no leaf is read for it."""
-        return int(self.facts.totals[1][line])
+        return self.facts.total(line)[1]
 
     def with_deleted_rows(self) -> "Version":
         """Return this version with its deleted rows as rows, for checks of whole parts."""

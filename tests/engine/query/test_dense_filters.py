@@ -15,7 +15,7 @@ from blztable.engine.read.columns import OpenColumns
 from blztable.errors import CorruptError
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as types
-from support import nested_arrays, samples, tamper
+from support import nested_arrays, places, samples
 from support.bit_equality import bits
 from support.options import arguments
 from support.recording_store import Recorded
