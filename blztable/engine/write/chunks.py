@@ -5,7 +5,7 @@ threads.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -59,16 +59,26 @@ def chunk_size(nbytes: int, typesize: int, target: int) -> int:
     return min(-(-nbytes // (count * unit)) * unit, nbytes)
 
 
-def cuts_of(batch: EncodedBatch, target: int) -> list[Sequence[int]]:
-    """Return for each stream where its chunks begin, and where the last ends."""
+def cuts_of(
+    batch: EncodedBatch, target: int, known: Mapping[int, int] | None = None
+) -> list[Sequence[int]]:
+    """Return for each stream where its chunks begin, and where the last ends.
+
+    `known` has the sizes of chunks of older streams, by name: they are kept where they are still
+    about right, so that chunks may be equal.
+    """
     cuts: list[Sequence[int]] = []
     for stream, data in zip(batch.streams, batch.data, strict=True):
         nbytes = data.shape[1]
         if stream.sizes is not None:
             cuts.append(sums(stream.sizes).tolist())
-        else:
-            size = chunk_size(nbytes, stream.typesize, target)
-            cuts.append([*range(0, nbytes, size), nbytes] if size else [0])
+            continue
+        size = chunk_size(nbytes, stream.typesize, target)
+        if known is not None:
+            older = known.get(stream.name, 0)
+            is_right = target <= 2 * older <= 4 * target and older % (8 * stream.typesize) == 0
+            size = min(older, nbytes) if is_right else size
+        cuts.append([*range(0, nbytes, size), nbytes] if size else [0])
     return cuts
 
 

@@ -41,7 +41,7 @@ from blztable.engine.write.options import (
     is_packed,
     is_plain,
 )
-from blztable.engine.write.reuse import Old, compressing, copying, opened
+from blztable.engine.write.reuse import Old, chunk_sizes, compressing, copying, opened
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.errors import SchemaError
 from blztable.format.checksums import crc32
@@ -196,9 +196,9 @@ class PartWriter:
             compression_of(stream, [data[0]], self._asked)
             for stream, data in zip(batch.streams, batch.data, strict=True)
         ]
-        cuts = cuts_of(batch, target)
-        pieces, facts = list(inputs_of(batch, cuts, compressions)), facts_of(batch, cuts)
         old = None if shared.old is None else opened(shared.old, self._index, self._group)
+        cuts = cuts_of(batch, target, None if old is None else chunk_sizes(old))
+        pieces, facts = list(inputs_of(batch, cuts, compressions)), facts_of(batch, cuts)
         make = compressing if old is None else copying(old, batch, cuts)
         chunks: list[bytes] = [b""] * len(pieces)
         crcs = [0] * len(pieces)

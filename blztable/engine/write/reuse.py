@@ -82,6 +82,11 @@ def opened(old: Old, index: int, group: int) -> StoredPart | None:
         return None
 
 
+def chunk_sizes(old: StoredPart) -> dict[int, int]:
+    """Return the bytes of each chunk but the last of the streams of several chunks, by name."""
+    return {name: one.sizes[0] for name, one in old.streams.items() if len(one.sizes) > 1}
+
+
 def _counterparts(
     old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, tuple[StoredStream, int]]]:
