@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import blztable as blz
-from blztable.format.header import BY_NAME
+from blztable.format.checksums import BY_NAME
 from support.bloscpack_reference import import_bloscpack
 
 VALUES = np.random.default_rng(5).normal(size=(250, 4)).round(1)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.format.header import TRAILER_FOOT, crc32
+from blztable.arrays.files.trailer import TRAILER_FOOT
+from blztable.format.checksums import crc32
 
 VALUES = np.arange(30, dtype="i4").reshape(10, 3) % 5
 ITEMS = ["", "a", "é" * 30]

@@ -24,7 +24,6 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
     "arrow",
-    "block_terms",
     "caller",
     "closing",
     "errors",
@@ -37,7 +36,6 @@ GROUND = {
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow": {"errors"},
-    "block_terms": set(),
     "caller": set(),
     "closing": set(),
     "errors": set(),
@@ -49,11 +47,11 @@ MAY_IMPORT = {
     "metalayers": {"errors", "format"},
     "version": set(),
     "report": set(),
-    "format": {"block_terms", "errors", "strict_json"},
+    "format": {"errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts", "late", "ownership", "strict_json", "tuning"},
     "arrays": {*ENGINE, "metalayers", "engine/run", "engine/read"},
-    "columns": {"arrow", "block_terms", "errors"},
-    "columns/encodings": {"arrow", "block_terms", "errors", "tuning", "columns"},
+    "columns": {"arrow", "errors"},
+    "columns/parts": {"arrow", "errors", "tuning", "columns", "format"},
     "columns/statistics": {"arrow", "errors", "columns", "format"},
     "convert": {"arrow", "errors", "late", "strict_json"},
     # The law between the rooms of the engine.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.format.header import BY_NAME, CHECKSUMS
+from blztable.format.checksums import BY_NAME, CHECKSUMS
 from support.arrow_strategies import FIXED, UNITS
 from support.bloscpack_reference import bloscpack_bytes
 from support.options import arguments

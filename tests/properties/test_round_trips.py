@@ -15,7 +15,7 @@ from blztable.engine.change.creation import create
 from blztable.engine.version.versions import pin
 from blztable.errors import SchemaError, TableNotFoundError
 from blztable.format.chunk import SHUFFLES, WRITABLE_CODECS
-from blztable.format.header import BY_NAME
+from blztable.format.checksums import BY_NAME
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
 from support import samples

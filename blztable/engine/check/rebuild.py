@@ -67,7 +67,7 @@ def rebuild(version: Version) -> list[Rebuilt]:
     rebuilt: list[Rebuilt] = []
     # A leaf of leaves shows which of those below are lost.
     while lost := list(_lost(version)):
-        found = _Found(version)
+        found = _Unnamed(version)
         for level, entry, start in lost:
             data = found.leaf(level - 1, entry)
             number, stop = int(entry["file"]), start + int(entry["rows"])
@@ -131,7 +131,7 @@ def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _UnnamedGroup:
     """A row group that was found; `changed` of its record may not be known."""
 
     record: Array
@@ -150,7 +150,7 @@ class _Group:
         return min(filter(None, self.files), default=0)
 
 
-class _Found:
+class _Unnamed:
     """The row groups and leaves of a table that no leaf of a version names."""
 
     def __init__(self, version: Version) -> None:
@@ -169,7 +169,7 @@ class _Found:
         """Return the bytes of the leaf that an entry names; None if it cannot be made."""
         return self._of_groups(entry) if level == 0 else self._of_leaves(level, entry)
 
-    def _of_others(self) -> Iterator[_Group]:
+    def _of_others(self) -> Iterator[_UnnamedGroup]:
         """Yield the row groups that other versions with the same columns name."""
         for number in versions.numbers(self.store):
             with suppress(BlzError, KeyNotFound):
@@ -177,7 +177,7 @@ class _Found:
                 if other.paths == self.version.paths and number != self.version.head.version:
                     yield from _groups_of(other)
 
-    def _of_files(self, named: Sequence[set[int]]) -> Iterator[_Group]:
+    def _of_files(self, named: Sequence[set[int]]) -> Iterator[_UnnamedGroup]:
         """Yield the row groups of data files that no version names."""
         lines = {path: line for line, path in enumerate(self.version.paths)}
         alone: dict[int, list[Records]] = {}
@@ -196,7 +196,7 @@ class _Found:
             for row in zip(*alone.values(), strict=True):
                 yield from self._group(dict(zip(alone, row, strict=True)), 0)
 
-    def _group(self, parts: dict[int, Records], bundle: int) -> Iterator[_Group]:
+    def _group(self, parts: dict[int, Records], bundle: int) -> Iterator[_UnnamedGroup]:
         """Yield the row group of parts by line, with those that have no file."""
         page = int(next(iter(parts.values())).parts["page"][0])
         roots = [one for line, one in parts.items() if len(self.version.paths[line]) == 1]
@@ -214,7 +214,7 @@ class _Found:
         record["rows"] = record["stored"] = stored
         record["file"], record["groups"] = bundle, 1
         records = stack(parts[line] for line in range(self.columns))
-        yield _Group(record, np.zeros(0, WORD), records, is_known=False)
+        yield _UnnamedGroup(record, np.zeros(0, WORD), records, is_known=False)
 
     def _rows_without_file(self, line: int, parts: dict[int, Records], stored: int) -> int | None:
         """Return the rows of a node without a file: of its parent's, or all its items."""
@@ -272,7 +272,7 @@ class _Found:
         return None
 
 
-def _groups_of(version: Version) -> Iterator[_Group]:
+def _groups_of(version: Version) -> Iterator[_UnnamedGroup]:
     """Yield the row groups of the leaves and the tail of a version that can be read."""
     waiting = [*version.facts.runs]
     while waiting:
@@ -285,7 +285,7 @@ def _groups_of(version: Version) -> Iterator[_Group]:
         with suppress(BlzError):
             for place in range(len(run)):
                 one = run.cut(place, place + 1)
-                yield _Group(one.groups.copy(), one.deleted, one.records())
+                yield _UnnamedGroup(one.groups.copy(), one.deleted, one.records())
 
 
 def _without_file(type_: pa.DataType, rows: int, page: int) -> Records:

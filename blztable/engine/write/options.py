@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from blztable.block_terms import MIN_PAGE_ROWS, PACKED, PACKINGS
 from blztable.columns.digits import MAX_DIGITS
 from blztable.engine.version.schema import digits_of, with_digits
 from blztable.engine.write.chunks import CHUNK_BYTES
@@ -20,13 +19,17 @@ from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.jsontext import MAX_NUMBER, Json
-from blztable.format.metadata import MAX_PAGE_ROWS
+from blztable.format.records import MAX_PAGE, MIN_PAGE
 from blztable.metalayers import check_fixed
 from blztable.storage.resolve import LAYOUTS
 
 DURABILITIES = ("full", "process")
 # Choose an encoding for each part, or store the values as they are.
 ENCODINGS = ("auto", "plain")
+# How items are divided into chunks: several in a chunk, or one in each.
+PACKED, PER_ITEM = "packed", "per_item"
+PACKINGS = (PACKED, PER_ITEM)
+MIN_PAGE_ROWS, MAX_PAGE_ROWS = 1 << MIN_PAGE, 1 << MAX_PAGE
 # What a trial of codecs looks for, if no codec is given.
 SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
