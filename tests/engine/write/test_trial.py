@@ -2,6 +2,7 @@
 
 import random
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns.blocks import VALIDITY, Stream, StreamLayout
-from blztable.columns.encodings.choose import encoded
-from blztable.columns.types import encode
+from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.stream import Stream
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
 from blztable.engine.write.options import CompressionOptions, asked_of
 from blztable.engine.write.trial import LEAST_BYTES, TRIED_BYTES, compression_of
 from blztable.errors import ColumnNotFoundError
+from blztable.format import records
 from blztable.format.chunk import (
     BIT_SHUFFLE,
     BYTE_SHUFFLE,
@@ -28,6 +29,7 @@ from blztable.format.chunk import (
     ChunkHeader,
     Compression,
 )
+from blztable.format.records import PLAIN, VALID, VALUES
 from blztable.storage.memory import RamStore
 
 RANDOM = random.Random(7)
@@ -43,10 +45,19 @@ LZ4, LZ4HC, ZSTD = ("lz4", 5), ("lz4hc", 1), ("zstd", 1)
 SMALL = ("zstd", 2)
 
 
-def of(values, type_=None, **asked):
-    """Return the compression of the last stream of an array: the items, or the numbers."""
+def streams_of(values, type_=None, *, plain=False):
+    """Return the streams of an array."""
     array = values if isinstance(values, pa.Array) else pa.array(values, type_)
-    return compression_of(encode(array).streams[-1], CompressionOptions(**asked))
+    return {one.name: one for one in encode(array, options=Options(plain=plain)).streams}
+
+
+def tried(stream, **asked):
+    return compression_of(stream, [stream.data], CompressionOptions(**asked))
+
+
+def of(values, type_=None, **asked):
+    """Return the compression of the values of an array as they are."""
+    return tried(streams_of(values, type_, plain=True)[VALUES], **asked)
 
 
 def codec(compression):
@@ -81,27 +92,25 @@ def test_numbers_get_the_shuffle_that_saves_most_for_its_time(name):
 
 
 def test_codes_of_encoded_numbers_are_tried_as_codes():
-    block = encoded(encode(pa.array(RNG.integers(0, 11, 10 * ROWS))))
-    (stream,) = block.streams
-    assert stream.layout.dtype == "|u1"
-    assert compression_of(stream, CompressionOptions()) == Compression("lz4", 5, "bit")
+    stream = streams_of(RNG.integers(0, 11, 10 * ROWS))[VALUES]
+    assert (stream.kind, stream.width) == (records.NUMBERS, 1)
+    assert tried(stream) == Compression("lz4", 5, "bit")
 
 
 def test_codes_that_repeat_are_zstd_although_as_many_values_would_not_be():
     # Rising numbers in groups of one to seven, as the lines of orders.
     counts = RNG.integers(1, 8, 4 * ROWS)
     lines = np.concatenate([np.arange(count) for count in counts])
-    (stream,) = encoded(encode(pa.array(lines))).streams
-    assert compression_of(stream, CompressionOptions()) == Compression("zstd", 1, "none")
-    assert compression_of(stream, CompressionOptions(shuffle="bit")).shuffle == "bit"
-    assert compression_of(stream, CompressionOptions(optimize="speed")).codec == "lz4"
-    plain = Stream(stream.layout, stream.data)
-    assert compression_of(plain, CompressionOptions()).codec == "lz4"
+    stream = streams_of(lines)[VALUES]
+    assert tried(stream) == Compression("zstd", 1, "none")
+    assert tried(stream, shuffle="bit").shuffle == "bit"
+    assert tried(stream, optimize="speed").codec == "lz4"
+    assert tried(replace(stream, kind=PLAIN)).codec == "lz4"
 
 
 def test_a_bitmap_is_not_shuffled():
-    bits = Stream(VALIDITY, np.packbits(RNG.random(1 << 21) < 0.9))
-    assert compression_of(bits, CompressionOptions()) == Compression("lz4", 5, "none")
+    bits = Stream(VALID, PLAIN, np.packbits(RNG.random(1 << 21) < 0.9))
+    assert tried(bits) == Compression("lz4", 5, "none")
 
 
 @pytest.mark.parametrize("values", [SENTENCES, UUIDS, NUMBERS["doubles"][0], NUMBERS["sparse"][0]])
@@ -153,18 +162,34 @@ def test_a_small_stream_is_not_tried(monkeypatch):
 
 
 def test_a_trial_compresses_a_small_part_of_the_stream(monkeypatch):
-    tried, compress = [], Compression.compress
+    sizes, compress = [], Compression.compress
 
     def counted(self, raw, typesize):
-        tried.append(raw.nbytes)
+        sizes.append(raw.nbytes)
         return compress(self, raw, typesize)
 
     monkeypatch.setattr(Compression, "compress", counted)
     of(np.zeros(LEAST_BYTES // 8))
-    assert tried == [LEAST_BYTES // 8] * 3
-    tried.clear()
+    assert sizes == [LEAST_BYTES // 8] * 3
+    sizes.clear()
     of(np.zeros(1 << 20))
-    assert tried == [TRIED_BYTES] * 3
+    assert sizes == [TRIED_BYTES] * 3
+
+
+def test_a_trial_of_many_streams_compresses_some_of_them_each_by_itself(monkeypatch):
+    sizes, compress = [], Compression.compress
+
+    def counted(self, raw, typesize):
+        sizes.append(raw.nbytes)
+        return compress(self, raw, typesize)
+
+    monkeypatch.setattr(Compression, "compress", counted)
+    stream = streams_of(RNG.normal(size=2000))[VALUES]
+    compression_of(stream, [stream.data] * 100, CompressionOptions())
+    assert len(sizes) % 3 == 0
+    assert sum(sizes) / 3 <= TRIED_BYTES
+    assert set(sizes) == {sizes[0]}
+    assert sizes[0] <= 16_000
 
 
 @settings(deadline=None, max_examples=60)
@@ -178,8 +203,10 @@ def test_a_trial_compresses_a_small_part_of_the_stream(monkeypatch):
 def test_any_stream_gets_a_compression(typesize, rows, optimize, is_text, choice):
     data = np.frombuffer(choice.randbytes(64) * (rows // 8), np.uint8)
     data = data[: len(data) // typesize * typesize]
-    layout = StreamLayout("values", "|V1", typesize, None if is_text else 8 * typesize)
-    found = compression_of(Stream(layout, data), CompressionOptions(optimize=optimize))
+    stream = Stream(VALUES, PLAIN, data, typesize, is_text=is_text)
+    found = tried(stream, optimize=optimize)
+    many = compression_of(stream, [data, data[:typesize]], CompressionOptions(optimize=optimize))
+    assert many.codec in ("lz4", "lz4hc", "zstd")
     assert found.codec in ("lz4", "lz4hc", "zstd")
     if len(data):
         assert found.compress(data, typesize)
@@ -193,7 +220,9 @@ def written(store, name, group=-1):
     version = versions.read(store, versions.newest_number(store))
     index = version.schema.get_field_index(name)
     part = OpenParts(version).open(index, range(len(version.row_groups))[group])
-    flags = ChunkHeader.decode(part.reader.read(part.offsets[-2], 16)).flags
+    # The items, if there is a dictionary.
+    stored = part.streams.get(VALUES) or part.streams[records.ITEMS_VALUES]
+    flags = ChunkHeader.decode(stored.compressed(0)).flags
     assert not flags & MEMCPYED
     shuffle = "byte" if flags & BYTE_SHUFFLE else "bit" if flags & BIT_SHUFFLE else "none"
     return CODEC_NAMES[flags >> CODEC_SHIFT], shuffle
@@ -228,7 +257,7 @@ def test_an_update_and_a_compaction_are_tried_again():
     store = RamStore()
     blz.to_blz({"x": UUIDS, "n": range(ROWS)}, store, storage=blz.Storage(row_group_rows=ROWS // 2))
     with blz.open(store, "a") as t:
-        t.update({"x": "time and time again, all day"}, where=pc.field("n") < ROWS // 2)
+        t.update({"x": "time and time again, all day " * 9}, where=pc.field("n") < ROWS // 2)
         assert [written(store, "x", group)[0] for group in (0, 1)] == ["lz4", "zstd"]
         t.compact(sort_by=[("n", "descending")])
         assert t.verify()
