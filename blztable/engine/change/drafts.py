@@ -74,12 +74,14 @@ class Drafts:
         head = replace(
             self._head,
             version=number,
-            rows=int(tail.groups["rows"].sum()),
+            next_file=1 + _last_file(tail),
             commit=secrets.token_hex(16),
             writer=WRITER,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
             operation="draft",
         )
+        staged = StagedVersion.of_tail(self._store, head, self._schema, tail)
+        head = replace(staged.head, requires=staged.features)
         data = versions.encode(head, self._schema, [tail])
         self._store.put_new(layout.draft(number), [data])
         self._written = number
@@ -94,26 +96,27 @@ def recovered(store: Store) -> StagedVersion | None:
     unfinished = store.unfinished()
     if unfinished is None:
         return None
-    first: Version | None = None
+    drafts: list[Version] = []
     tails: list[Tail] = []
     for number in count(1):
         try:
             draft, tail = _draft(unfinished, number)
         except (KeyNotFound, CorruptError):
             break
-        if first is not None and draft.schema != first.schema:
+        if drafts and draft.schema != drafts[0].schema:
             break
-        first = first or draft
+        drafts.append(draft)
         tails.append(tail)
-    if first is None:
+    if not drafts:
         return None
     whole = Tail(
         np.concatenate([tail.groups for tail in tails]),
         np.concatenate([tail.deleted for tail in tails]),
         join([tail.records for tail in tails]),
     )
-    head = replace(first.head, rows=int(whole.groups["rows"].sum()))
-    return StagedVersion.of_tail(unfinished, head, first.schema, whole)
+    next_file = max(draft.head.next_file for draft in drafts)
+    head = replace(drafts[0].head, next_file=next_file)
+    return StagedVersion.of_tail(unfinished, head, drafts[0].schema, whole)
 
 
 def check_nothing_whole(store: Store) -> None:
@@ -136,7 +139,7 @@ def check_nothing_whole(store: Store) -> None:
 
 def whole(version: Version) -> str:
     """Return what is whole of a creation that was killed, as words."""
-    groups = len(version.row_groups)
+    groups = version.group_count
     return f"{groups:,} row groups with {version.head.rows:,} rows are whole"
 
 
@@ -146,3 +149,9 @@ def _draft(store: Store, number: int) -> tuple[Version, Tail]:
     if version.group_count != 1:
         raise CorruptError(f"{store.name}/{layout.draft(number)}: not a draft of one row group")
     return version, tail_of(version)
+
+
+def _last_file(tail: Tail) -> int:
+    """Return the highest number of a file of a tail, 0 if there is none."""
+    files = np.append(tail.groups["file"], tail.records.parts["file"])
+    return int(files.max(initial=0))
