@@ -23,6 +23,8 @@ from blztable.format.records import WORD, Records
 from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Lock, Store
 
+ANOTHER = "the file is not the one that the version describes"
+
 
 class Steps(Protocol):
     """What is done between the files of a copy."""
@@ -101,6 +103,7 @@ class CopiedFile:
     """A data file of a version: the nodes whose parts it has, and their records."""
 
     key: str
+    uuid: str
     number: int
     nodes: Sequence[Path]
     records: Records
@@ -115,12 +118,10 @@ class CopiedFile:
 
         Unless `is_strict`, its chunks may be damaged.
         """
-        if is_strict:
-            found = DataFile.decode(data)
-        else:
-            found, *_ = DataFile.front(lambda at, length: data[at : at + length])
+        found = DataFile.decode(data) if is_strict else _front(data)
         places = {path: place for place, path in enumerate(found.nodes)}
-        is_same = found.number == self.number and places.keys() >= {*self.nodes}
+        is_same = (found.uuid, found.number) == (self.uuid, self.number)
+        is_same &= places.keys() >= {*self.nodes}
         if is_same:
             parts = found.records.of([places[path] for path in self.nodes], [0])
             pairs = list(zip(parts.arrays, self.records.arrays, strict=True))
@@ -128,20 +129,28 @@ class CopiedFile:
             pairs = pairs if is_strict else [pairs[1], *pairs[3:]]
             is_same = all(np.array_equal(*pair) for pair in pairs)
         if not is_same:
-            raise CorruptError("the file is not the one that the version describes")
+            raise CorruptError(ANOTHER)
+
+
+def _front(data: bytes) -> DataFile:
+    """Return what the front of a file says, whatever its chunks are."""
+    try:
+        return DataFile.front(lambda at, length: data[at : at + length])[0]
+    except DAMAGED as error:
+        raise CorruptError(f"{ANOTHER}: {error}") from None
 
 
 def files(version: Version, group: int) -> Iterator[CopiedFile]:
     """Yield each data file of a row group."""
     records = version.records(range(len(version.paths)), [group])
-    numbers, bundle = records.parts["file"], version.bundles[group]
+    numbers, bundle, uuid = records.parts["file"], version.bundles[group], version.head.uuid
     for line in np.flatnonzero((numbers != 0) & (numbers != bundle)).tolist():
         path, number = version.paths[line], int(numbers[line])
-        yield CopiedFile(layout.part(path, number), number, [path], records.of([line], [0]))
+        yield CopiedFile(layout.part(path, number), uuid, number, [path], records.of([line], [0]))
     if bundle:
         lines = np.flatnonzero(numbers == bundle).tolist()
         key, nodes = layout.part(layout.SHARED, bundle), [version.paths[line] for line in lines]
-        yield CopiedFile(key, bundle, nodes, records.of(lines, [0]))
+        yield CopiedFile(key, uuid, bundle, nodes, records.of(lines, [0]))
 
 
 def is_whole(version: Version) -> bool:

@@ -173,11 +173,12 @@ class StagedVersion(Version):
 
     def changed_after(self, number: int) -> list[int]:
         """Return the row groups with rows of a commit after this version, no blind append."""
-        if self.head.changed > number:
+        if number < self.head.changed < APPENDED:
             return list(range(self.group_count))
         found = np.array(self.facts.changed_after(number), np.int64)
         changed = self.facts.group_records(found)["changed"]
-        return found[changed != APPENDED].tolist()
+        # Those from there on are changes of this commit.
+        return found[changed < APPENDED].tolist()
 
     def with_columns(
         self,

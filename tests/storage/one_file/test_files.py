@@ -403,7 +403,7 @@ with blz.open(sys.argv[1], mode="a") as table:
         table.append({"n": [7], "text": ["x"]})
     table.compact()
     table.vacuum(keep=1)
-    print(table._snapshot.version.head.next_bundle)
+    print(table._snapshot.version.head.next_file)
 """
     with blz.open(path, mode="a") as table:
         waiting = table.transaction()
@@ -411,4 +411,4 @@ with blz.open(sys.argv[1], mode="a") as table:
         with waiting as tx:
             tx.append(ROWS)
             _, mine = tx._change_set.staged.bundles
-        assert mine.k >= used > 2
+        assert mine >= used > 2

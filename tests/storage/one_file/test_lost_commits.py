@@ -215,7 +215,7 @@ def test_damaged_chunks_are_copied_as_they_are_if_no_version_is_whole(tmp_path):
     )
     (place,) = data_since(path, 0)
     lost = spoilt(path, place.position + place.length // 2)
-    with pytest.raises(blz.CorruptError, match="chunk 0"):
+    with pytest.raises(blz.CorruptError, match="the chunk at"):
         blz.copy(lost, tmp_path / "r.blz")
     done = blz.copy(lost, tmp_path / "r.blz", on_corrupt="skip")
     assert done.version == 1
@@ -339,10 +339,10 @@ def test_a_name_that_a_reader_may_look_for_is_not_taken_again(path):
         assert reader.to_arrow() == pa.table(FIRST)
 
 
-def test_the_trailer_of_a_file_is_compared_before_it_is_packed(path, tmp_path):
+def test_the_front_of_a_file_is_compared_before_it_is_packed(path, tmp_path):
     blz.to_blz(FIRST, tmp_path / "d.blz")
     (part,) = [one for one in (tmp_path / "d.blz/data").rglob("*") if one.is_file()]
-    blz.to_blz({"n": list(range(1, 1001))}, tmp_path / "other.blz")
+    blz.to_blz(FIRST, tmp_path / "other.blz")
     (other,) = [one for one in (tmp_path / "other.blz/data").rglob("*") if one.is_file()]
     # The file of another table, whole in itself and as long.
     data = bytearray(other.read_bytes())
