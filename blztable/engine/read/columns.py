@@ -186,6 +186,8 @@ class OpenColumns(Closing):
         """Return stored rows of columns, by index."""
         nested: dict[int, NestedRead] = {}
         reads: dict[int, Sequence[FlatRead]] = {}
+        lines = [line for index in indices for line in self.projection.nodes(index)]
+        self.parts.describe(lines, sorted({one.group for one in selected}))
         for index in dict.fromkeys(indices):
             type_ = self.projection.schema.field(index).type
             if is_nested(type_):

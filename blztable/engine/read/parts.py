@@ -8,9 +8,9 @@ cache (`columns/parts/decode.py`).
 Errors of streams say which chunk; `Part.error_context` adds the file and the column.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -27,6 +27,7 @@ from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError
+from blztable.format import layout
 from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
@@ -244,7 +245,9 @@ class ItemStream(StoredStream):
         self, record: Any, words: Array, file: Any, rows: int, begin: int, table: int
     ) -> None:
         """Take where the chunks of the items begin, and their table of offsets."""
-        super().__init__(record, words, np.zeros(0, [("size", "u4"), ("crc", "u4")]), words[:0], file)
+        super().__init__(
+            record, words, np.zeros(0, [("size", "u4"), ("crc", "u4")]), words[:0], file
+        )
         self._rows, self._begin, self._table = rows, begin, table
         self.end = 0
 
@@ -430,6 +433,16 @@ class Part(EncodedRows):
         return ErrorContext(self.context)
 
 
+class _Described(NamedTuple):
+    """A part in records that were compared with its type."""
+
+    records: Records
+    number: int
+    # Live rows of the row group, and the number of its bundle, 0 for none.
+    rows: int
+    bundle: int
+
+
 class OpenParts(Closing):
     """The parts of the reads of a version; each file is opened once.
 
@@ -443,34 +456,65 @@ class OpenParts(Closing):
         _all_parts.add(self)
         self.files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
-        self._records: dict[int, Records] = {}
+        # By node and row group: records that were compared with its type.
+        self._described: dict[tuple[int, int], _Described] = {}
 
-    def records(self, line: int) -> Records:
-        """Return the records of a node in all row groups, compared with its type."""
-        records = self._records.get(line)
-        if records is None:
-            records = self.version.parts(line).records
-            node = self.version.node(line)
-            with ErrorContext(f"{self.version.store.name}, column {node.name!r}"):
-                check_type(node.type, records)
-            self._records[line] = records
-        return records
+    def describe(self, lines: Sequence[int], groups: Sequence[int]) -> None:
+        """Compare the records of nodes in some row groups, which ascend, with their types.
+
+        All at once, because it costs little more than for one. Only the leaves that have these row
+        groups are read.
+        """
+        known = self._described
+        lines = [line for line in lines if any((line, group) not in known for group in groups)]
+        if not lines:
+            return
+        version, wanted = self.version, np.asarray(groups, np.int64)
+        records = version.records(lines, wanted)
+        self._check(lines, records)
+        of_groups = version.group_records(wanted)
+        rows, bundles = of_groups["rows"].tolist(), of_groups["file"].tolist()
+        number = 0
+        for line in lines:
+            for group, live, bundle in zip(groups, rows, bundles, strict=True):
+                known[line, group] = _Described(records, number, live, bundle)
+                number += 1
+
+    def _check(self, lines: Sequence[int], records: Records) -> None:
+        """Compare records with the types of nodes; CorruptError names the column."""
+        of_type: dict[pa.DataType, list[int]] = {}
+        for place, line in enumerate(lines):
+            of_type.setdefault(self.version.node(line).type, []).append(place)
+        entries = range(records.entries)
+        for type_, places in of_type.items():
+            some = records if len(places) == len(lines) else records.of(places, entries)
+            try:
+                check_type(type_, some)
+            except CorruptError:
+                for place in places:
+                    name = self.version.node(lines[place]).name
+                    with ErrorContext(f"{self.version.store.name}, column {name!r}"):
+                        check_type(type_, records.of([place], entries))
+                raise
 
     def open(self, line: int, group: int) -> Part:
         """Return the part of a node in a row group; it reads nothing."""
         part = self._parts.get((line, group))
         if part is None:
+            self.describe([line], [group])
             version, node = self.version, self.version.node(line)
-            records = self.records(line)
-            parts = version.parts(line)
-            key = parts.key(group) if parts.files[group] else ""
+            records, number, rows, bundle = self._described[line, group]
+            key, stored = "", int(records.parts["file"][number])
+            if stored:
+                path = layout.SHARED if stored == bundle else version.paths[line]
+                key = layout.part(path, stored)
             file = PartFile(self.files, key, version, group) if key else None
             name = f"{version.store.name}/{key}" if key else version.store.name
-            part = Part(node.type, records, group, file, f"{name}, column {node.name!r}")
-            if not version.is_flat or version.deleted:
-                # All nodes of a column together count as one column.
-                nodes = version.nodes(version.field_of(line))
-                part.share = version.row_groups[group] / len(nodes)
+            part = Part(node.type, records, number, file, f"{name}, column {node.name!r}")
+            # All nodes of a column together count as one column.
+            part.share = (
+                rows if version.is_flat else rows / len(version.nodes(version.field_of(line)))
+            )
             # `setdefault` is atomic: of two threads that open one part, the second drops its own.
             part = self._parts.setdefault((line, group), part)
         return part
@@ -485,6 +529,7 @@ class OpenParts(Closing):
             nbytes += part.kept_nbytes if part is not None else 0
             if nbytes > most:
                 self._parts.pop(key, None)
+                self._described.pop(key, None)
 
     def _nbytes(self) -> int:
         return sum(part.kept_nbytes for part in list(self._parts.values()))
@@ -492,13 +537,15 @@ class OpenParts(Closing):
     def forget_before(self, group: int) -> None:
         """Drop the parts of earlier row groups; a reader that has one may still use it."""
         # Iterate over a copy, because workers open parts at the same time.
-        for key in list(self._parts):
-            if key[1] < group:
-                del self._parts[key]
+        for known in (self._parts, self._described):
+            for key in list(known):
+                if key[1] < group:
+                    known.pop(key, None)
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
+        self._described.clear()
         self.files.close()
 
 
