@@ -36,16 +36,18 @@ def fill(
             values[:] = bases[0]
         else:
             values[:] = np.repeat(bases, 1 << page)[start - (first << page) :][: stop - start]
-        _scale(stream, values)
+        _scale(stream, values, values)
     for at, data in stream.runs(start * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width
+        place = values[row - start : row - start + len(codes)]
         bases = base[row >> page : (row + len(codes) - 1 >> page) + 1]
         if len(bases) == 1 or (bases == bases[0]).all():
-            _put(stream, codes, bases[0], values[row - start : row - start + len(codes)])
+            _put(stream, codes, bases[0], place)
             continue
+        np.copyto(place, codes, casting="unsafe")
         for number, first, last in _segments(row, len(codes), page):
-            place = values[row - start + first : row - start + last]
-            _put(stream, codes[first:last], base[number], place)
+            place[first:last] += base[number]
+        _scale(stream, place, codes)
     _finish(form, out)
 
 
@@ -98,19 +100,22 @@ def _bases(stream: Encoded, form: Physical, low: Array) -> Array:
     return base.astype(f"<u{min(form.width, 8)}")
 
 
-def _put(stream: Encoded, codes: Array, base: Array, values: Array) -> None:
-    np.add(codes, base, out=values, casting="unsafe")
-    _scale(stream, values)
-    if stream.flags & NAN_CODE:
-        np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
+def _put(stream: Encoded, codes: Array, base: Any, values: Array) -> None:
+    """Put codes with a base, or with one each, into a result."""
+    np.copyto(values, codes, casting="unsafe")
+    if base.ndim or base:
+        values += base
+    _scale(stream, values, codes)
 
 
-def _scale(stream: Encoded, values: Array) -> None:
-    """Turn integers into the decimals that they stand for."""
+def _scale(stream: Encoded, values: Array, codes: Array) -> None:
+    """Turn integers into the floats that they stand for."""
     if stream.power and stream.flags & TIMES:
         values *= float(f"1e-{stream.power}")
     elif stream.power:
         values /= float(f"1e{stream.power}")
+    if stream.flags & NAN_CODE:
+        np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
 
 
 def _segments(row: int, count: int, page: int) -> Iterator[tuple[int, int, int]]:
@@ -136,21 +141,27 @@ def _fill_sums(
         inside = (rows & (1 << page) - 1).astype(np.uint64)
         np.copyto(values, first[rows >> page] + inside * least, casting="unsafe")
         return
-    last = np.uint64(0)
+    first, least = first.astype(values.dtype), least.astype(values.dtype)[0]
+    last = values.dtype.type(0)
     for at, data in stream.runs(begin * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width
-        steps = np.add(codes, least, dtype=np.uint64)
+        skipped = max(start - row, 0)
         for number, low, high in _segments(row, len(codes), page):
-            part = steps[low:high]
-            part[0] = first[number] if row + low == number << page else part[0] + last
+            # Rows before the first are only summed up.
+            is_before = low < skipped
+            place = row - start
+            part = values[max(place + low, 0) : place + high]
+            if is_before:
+                part = np.empty(high - low, values.dtype)
+            np.copyto(part, codes[low:high], casting="unsafe")
+            if least:
+                part += least
+            is_first = row + low == number << page
+            part[0] = first[number] if is_first else part[0] + last
             np.cumsum(part, out=part)
             last = part[-1]
-        skipped = max(start - row, 0)
-        np.copyto(
-            values[row + skipped - start : row - start + len(codes)],
-            steps[skipped:],
-            casting="unsafe",
-        )
+            if is_before and skipped < high:
+                values[: place + high] = part[skipped - low :]
 
 
 def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array, Array]:
