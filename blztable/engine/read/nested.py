@@ -270,7 +270,7 @@ def _check_rows(
     """Raise CorruptError unless the child has the rows that the node's parts need."""
     if node.rows == CODES:
         return
-    own, below = parts.version.parts(line).meta, parts.version.parts(child)
+    own, below = parts.version.parts(line), parts.version.parts(child)
     for group in dict.fromkeys(span.group for span in spans):
         rows = own.rows[group]
         needed = _rows_below(parts, node, line, RowSpan(group, 0, rows)).stop if rows else 0
