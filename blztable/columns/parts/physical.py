@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from blztable.arrow.nested.nodes import NESTED
 from blztable.arrow.types import bytes_of, mask_of, numbers_in, stored_type
 from blztable.errors import FormatError
 from blztable.format.bounds import LEAST, Order, words_of_floats, words_of_integers
@@ -110,7 +111,7 @@ def physical(type_: pa.DataType) -> Physical:
         return Physical(Form.BYTES, _BYTES[stored.id], is_text=stored.id in _TEXT)
     if pa.types.is_list(stored) or pa.types.is_large_list(stored):
         return Physical(Form.ITEMS, 8 if pa.types.is_large_list(stored) else 4)
-    if pa.types.is_null(stored) or pa.types.is_struct(stored):
+    if pa.types.is_null(stored) or stored.id in NESTED:
         return Physical(Form.NOTHING, 0)
     return Physical(Form.OPAQUE, stored.bit_width // 8)
 
