@@ -70,8 +70,8 @@ class Tuning:
     small_bundle_bytes: int = 256 << 10
     # A read keeps so many bytes of small bundles: they may have many columns that it does not read.
     kept_bundle_bytes: int = 32 << 20
-    # Descriptions of parts, and items of their dictionaries, that all open tables keep together.
-    kept_parts_bytes: int = 64 << 20
+    # What a process keeps of versions that it opened, and of the parts of its open tables.
+    kept_bytes: int = 64 << 20
     # A superchunk up to this size is read at once and kept until its chunks are decoded.
     small_part_bytes: int = 64 << 10
     # Maximum number of reads that locate damage exactly, for each column and row group.

@@ -457,7 +457,7 @@ class OpenParts(Closing):
         self.files = OpenFiles(version.store)
         self._parts: dict[tuple[int, int], Part] = {}
         # By node and row group: records that were compared with its type.
-        self._described: dict[tuple[int, int], _Described] = {}
+        self._described: dict[tuple[int, int], _Described] = version.made("described", dict)
 
     def describe(self, lines: Sequence[int], groups: Sequence[int]) -> None:
         """Compare the records of nodes in some row groups, which ascend, with their types.
@@ -523,7 +523,7 @@ class OpenParts(Closing):
         """Drop the parts that were opened first, beyond a share of what a process keeps."""
         if len(self._parts) <= UNTRIMMED_PARTS and self._nbytes() <= UNTRIMMED_BYTES:
             return
-        most, nbytes = tuning.current.kept_parts_bytes // max(len(_all_parts), 1), 0
+        most, nbytes = tuning.current.kept_bytes // max(len(_all_parts), 1), 0
         for key in reversed(list(self._parts)):
             part = self._parts.get(key)
             nbytes += part.kept_nbytes if part is not None else 0
@@ -545,7 +545,6 @@ class OpenParts(Closing):
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
-        self._described.clear()
         self.files.close()
 
 

@@ -108,7 +108,7 @@ class StagedVersion(Version):
         def make() -> tuple[StagedColumn, ...]:
             return tuple(StagedColumn(path, line) for line, path in enumerate(self.paths))
 
-        return self._once("columns", make)
+        return self.made("columns", make)
 
     def root(self, index: int) -> StagedColumn:
         """Return the root of the column at this index."""

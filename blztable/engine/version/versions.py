@@ -6,12 +6,13 @@ names is removed. Opening needs no repair: the newest manifest is the table.
 
 import warnings
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,9 @@ from blztable.format.records import Records
 from blztable.format.version_file import Tail, VersionFile, encode_version
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
+# What a version takes in memory, about: so many times its bytes.
+KEPT_FACTOR = 4
+
 T = TypeVar("T")
 E = TypeVar("E", bound=BlzError)
 
@@ -65,7 +69,7 @@ class Version:
     facts: Facts
     # The schema as the version has it.
     _schema_bytes: bytes = field(default=b"", repr=False, kw_only=True)
-    # The schema of the nodes, and lists over all row groups, once they are made.
+    # What was made of the facts and the schema; versions of the same bytes may share it.
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _parts: dict[int, NodeParts] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -92,19 +96,19 @@ class Version:
     @property
     def row_groups(self) -> tuple[int, ...]:
         """The live rows of each row group."""
-        return self._once("row_groups", lambda: tuple(self.facts.groups["rows"].tolist()))
+        return self.made("row_groups", lambda: tuple(self.facts.groups["rows"].tolist()))
 
     @property
     def stored_rows(self) -> tuple[int, ...]:
         """The rows that the parts of each row group hold: the live and the deleted ones."""
-        return self._once("stored_rows", lambda: tuple(self.facts.groups["stored"].tolist()))
+        return self.made("stored_rows", lambda: tuple(self.facts.groups["stored"].tolist()))
 
     @property
     def deleted(self) -> Deleted:
         """The deleted rows of each row group; empty if there are none."""
         if not self.deleted_rows:
             return ()
-        return self._once("deleted", lambda: tuple(self.facts.words()))
+        return self.made("deleted", lambda: tuple(self.facts.words()))
 
     @property
     def all_deleted(self) -> Deleted:
@@ -123,20 +127,23 @@ class Version:
         def changed() -> tuple[int, ...]:
             return tuple(np.maximum(self.facts.groups["changed"], self.head.changed).tolist())
 
-        return self._once("changed", changed)
+        return self.made("changed", changed)
 
     @property
     def bundles(self) -> tuple[int, ...]:
         """The number of the bundle of each row group, 0 for none."""
-        return self._once("bundles", lambda: tuple(self.facts.groups["file"].tolist()))
+        return self.made("bundles", lambda: tuple(self.facts.groups["file"].tolist()))
 
     @property
     def bundle_numbers(self) -> frozenset[int]:
         """The numbers of the bundles that this version names."""
         return frozenset(self.bundles) - {0}
 
-    def _once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what was made under a name, or make it."""
+    def made(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made of this version under a name, or make it.
+
+        It must follow from the bytes of the version alone, because other tables may get it, too.
+        """
         if name not in self._made:
             self._made[name] = make()
         found: T = self._made[name]
@@ -185,7 +192,7 @@ class Version:
         """Return the flat type of a node, and its path of names as the name of a field."""
         if isinstance(self._roots, range):
             return self.schema.field(line)
-        nodes = self._once("nodes", lambda: node_schema(self.schema))
+        nodes = self.made("nodes", lambda: node_schema(self.schema))
         return nodes.field(line)
 
     def parts(self, line: int) -> NodeParts:
@@ -223,7 +230,7 @@ class Version:
             nodes = (Node.of(field.type).share_rows() for field in self.schema)
             return list(chain.from_iterable(nodes))
 
-        return self._once("shares_rows", make)[line]
+        return self.made("shares_rows", make)[line]
 
     def pruned(self, lines: Sequence[int], keep: Callable[[Records], np.ndarray]) -> np.ndarray:
         """Return the row groups below the leaves that are kept; see `Facts.pruned`."""
@@ -250,7 +257,7 @@ class Version:
     @property
     def schema_bytes(self) -> bytes:
         """The schema as the version has it."""
-        return self._schema_bytes or self._once("schema", lambda: schema.encode(self.schema))
+        return self._schema_bytes or self.made("schema", lambda: schema.encode(self.schema))
 
     @property
     def frame(self) -> dict[str, Json] | None:
@@ -363,7 +370,7 @@ def warn_behind(store: Store) -> None:
 def load(store: Store, number: int) -> Version:
     """Read the head of a version; KeyNotFound if it is gone, CorruptError if it is damaged."""
     try:
-        return read(store, number)
+        return _kept(store, number)
     except DAMAGED as error:
         place = f"{store.name}/{layout.manifest(number)}: "
         message = place + str(error).removeprefix(place)
@@ -383,12 +390,61 @@ def load_unless(cached: Version | None, store: Store, number: int) -> Version:
 
 
 def read(store: Store, number: int) -> Version:
-    """Like `load`, but errors have neither path nor hint; for loops over many versions."""
+    """Like `load`, but nothing is kept, and errors have neither path nor hint; for loops."""
     key = layout.manifest(number)
-    version = decode(store, key, store.get(key))
+    return _decoded(store, key, store.get(key), number)
+
+
+def _decoded(store: Store, key: str, data: bytes, number: int) -> Version:
+    version = decode(store, key, data)
     if version.head.version != number:
         raise CorruptError(f"the manifest is of version {version.head.version}")
     return version
+
+
+class _Kept(NamedTuple):
+    """The bytes of a version, and what was decoded and checked of them."""
+
+    data: bytes
+    version: Version
+
+    def opened(self, store: Store) -> Version:
+        """Return the version in a store that has these bytes; leaves are read again."""
+        known, facts = self.version, self.version.facts
+        version = Version(
+            store,
+            known.head,
+            known.schema,
+            Facts(Leaves(store), facts.runs, facts.columns),
+            _schema_bytes=known._schema_bytes,
+            _roots=known._roots,
+        )
+        # What follows from leaves is not shared: their bytes are not compared here.
+        if not any(run.level for run in facts.runs):
+            object.__setattr__(version, "_made", known._made)
+        return version
+
+
+# The versions that tables of this process were opened at, the one used last at the end.
+_kept_versions: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+
+
+def _kept(store: Store, number: int) -> Version:
+    """Read a version; bytes that were decoded before are not decoded again."""
+    key = layout.manifest(number)
+    data, place = store.get(key), (store.name, key)
+    known = _kept_versions.pop(place, None)
+    if known is None or known.data != data:
+        known = _Kept(data, _decoded(store, key, data, number))
+    if len(data) * KEPT_FACTOR <= tuning.current.kept_bytes:
+        _kept_versions[place] = known
+    while sum(len(one.data) for one in _kept_versions.copy().values()) * KEPT_FACTOR > (
+        tuning.current.kept_bytes
+    ):
+        # Another thread may have dropped the last one.
+        with suppress(KeyError):
+            _kept_versions.popitem(last=False)
+    return known.opened(store)
 
 
 def encode(head: Head, fields: pa.Schema, tails: Sequence[Tail]) -> bytes:
