@@ -3,12 +3,10 @@
 import errno
 import gc
 import os
-import re
 import shutil
 import subprocess
 import sys
 
-import blosc
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,14 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.check import usage
-from blztable.engine.check import verify as verifying
-from blztable.format.chunk import Compression
-from blztable.format.line import PAGES_LAYER, Statistics
+from blztable.engine.check import parts as checking
+from blztable.format.bounds import ANY, NONE
+from blztable.format.records import ITEMS_VALUES, LENGTHS, NUMBERS, VALUES
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 from support import arrow_strategies as own
-from support import tamper
+from support import places, tamper
 from support.bit_equality import same, same_table
 from support.stores import Hooked, write
 
@@ -39,7 +36,6 @@ small_cuts = st.builds(
     row_group_rows=st.sampled_from([None, 1, 7, 8, 16, 20]),
     page_rows=st.sampled_from([None, 8, 16]),
     chunk_bytes=st.sampled_from([8, 64, 200, 1 << 20]),
-    checksum=st.sampled_from(["crc32", "md5", "sha512"]),
 )
 # Row groups of 24, 24 and 16 rows, pages of 8, a chunk a page in most columns.
 CUTS = {"row_group_rows": 24, "page_rows": 8, "chunk_bytes": 64}
@@ -93,11 +89,8 @@ def change(file, position, mask=0xFF):
     file.write_bytes(data)
 
 
-def recode(part, chunk, edit, typesize):
-    """Put other values in a chunk, compressed as a writer does."""
-    data = np.frombuffer(bytearray(blosc.decompress(part.chunks[chunk])), np.uint8)
-    edit(data)
-    part.chunks[chunk] = Compression().compress(data, typesize)
+def file_of(path, column, group):
+    return path / places.chunks_of(path, column, group)[0]
 
 
 @quick
@@ -117,7 +110,7 @@ def test_what_was_checked_is_counted(written):
     report, shallow = report_on(written), report_on(written, full=False)
     files = sorted((written / "data").rglob("*.bin"))
     assert (report.files, report.nbytes) == (18, sum(file.stat().st_size for file in files))
-    assert report.chunks > 50
+    assert report.chunks == 54
     assert (shallow.files, shallow.chunks) == (18, 0)
     assert 0 < shallow.nbytes < report.nbytes
 
@@ -154,21 +147,21 @@ def test_a_changed_byte_of_an_open_table_s_manifest_is_told(path):
 
 @pytest.mark.parametrize("full", [True, False])
 def test_a_missing_file_costs_its_rows_of_its_column(path, full):
-    (path / "data/col1/__2__.bin").unlink()
+    file = file_of(path, TEXT, 1)
+    file.unlink()
     report = report_on(path, full=full)
     (problem,) = report.problems
     assert (problem.column, problem.position, problem.row_group) == ("text", TEXT, 1)
-    assert (problem.file, problem.message) == ("data/col1/__2__.bin", "the file is missing")
+    assert problem.file == file.relative_to(path).as_posix()
+    assert problem.message == "the file is missing"
     assert rows_of(problem) == SECOND
     assert not problem.is_readable
     assert report.intact_rows("text") == report.intact_rows() == (FIRST, THIRD)
     assert report.intact_rows("n") == ALL
 
 
-def test_a_damaged_chunk_costs_its_pages(path):
-    with tamper.editing(path) as table:
-        offset = table.part(N, 0).offsets[1]
-    change(path / "data/col0/__1__.bin", offset + 20)
+def test_a_damaged_chunk_costs_its_rows(path):
+    places.flip(path, N, 0, chunk=1)
     problem = only_problem(path)
     assert rows_of(problem) == (8, 16)
     assert problem.message.startswith("stream 'values', chunk 1: crc32 is")
@@ -176,71 +169,106 @@ def test_a_damaged_chunk_costs_its_pages(path):
     assert report_on(path, full=False)
 
 
-def test_a_damaged_dictionary_costs_all_that_it_stands_for(path):
-    with tamper.editing(path) as table:
-        offset = table.part(WORD, 1).offsets[-1]
-    change(path / "data/col2/__2__.bin", offset + 17)
+def test_damaged_items_cost_all_that_they_stand_for(path):
+    places.flip(path, WORD, 1, chunk=3, byte=17)
     problem = only_problem(path)
     assert rows_of(problem) == SECOND
-    assert "dictionary.values" in problem.message
+    assert "items.values" in problem.message
 
 
 def test_all_that_is_damaged_is_told(path):
-    (path / "data/col0/__1__.bin").unlink()
-    change(path / "data/col0/__3__.bin", -1)
-    change(path / "data/col3/__2__.bin", 0)
+    file_of(path, N, 0).unlink()
+    change(file_of(path, N, 2), -1)
+    change(file_of(path, YES, 1), 0)
     with tamper.editing(path) as table:
-        table.lines[REAL]["rows"] = [24, 24, 17]
+        table.part(AMOUNT, 1).record["page"] = 99
     report = report_on(path)
     found = [(problem.column, rows_of(problem)) for problem in report.problems]
-    assert found == [("n", FIRST), ("n", THIRD), ("yes", SECOND), ("real", (0, 64))]
+    assert found == [("n", FIRST), ("n", THIRD), ("yes", SECOND), ("amount", (0, 64))]
+    assert [problem.is_readable for problem in report.problems] == [False, True, True, False]
     assert report.intact_rows() == ()
-    assert report.intact_rows("word") == ALL
+    assert report.intact_rows("yes") == report.intact_rows("word") == ALL
     assert "4 problems" in str(report)
     assert len(str(report).splitlines()) == 6
 
 
-def test_a_damaged_line_costs_its_column(path):
-    file = path / "meta/manifest/00000000000000000001"
-    change(file, file.read_bytes().index(b'{"path":1,') + 2)
+def test_damaged_records_cost_their_column(path):
+    manifest = path / "meta/manifest/00000000000000000001"
+    with tamper.editing(path) as table:
+        page = table.part(TEXT, 1).pages[:1].tobytes()
+    change(manifest, manifest.read_bytes().index(page))
     problem = only_problem(path)
     assert (problem.column, problem.row_group, rows_of(problem)) == ("text", None, (0, 64))
     assert problem.file == "meta/manifest/00000000000000000001"
+    assert "the crc32 of column 1 is" in problem.message
 
 
 def test_a_checksum_behind_a_chunk_is_compared_though_no_reader_here_looks(path):
-    with tamper.editing(path) as table:
-        end = table.part(N, 0).offsets[1]
-    change(path / "data/col0/__1__.bin", end - 1)
+    key, chunks = places.chunks_of(path, N, 0)
+    change(path / key, chunks[0][1])
     assert same_table(blz.read_table(path), DATA)
     problem = only_problem(path)
     assert problem.is_readable
-    assert problem.message.startswith("stream 'values', chunk 0: crc32 behind the chunk is")
+    assert problem.message == "the file says other records of column 'n' than the leaf: chunks"
     assert report_on(path).intact_rows() == ALL
 
 
-def test_bytes_behind_the_last_line_are_told(path):
-    file = path / "meta/manifest/00000000000000000001"
-    file.write_bytes(file.read_bytes() + b"x\n")
+def metadata(path, **fields):
+    with tamper.editing(path) as table:
+        table.file(column=REAL).metadata.update(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"uuid": "another"}, "the file says that it is of the table another, not "),
+        ({"number": 99}, "the file says that its number is 99, not "),
+        ({"nodes": [[7]]}, "the file says that its columns are ((7,),), not ((4,),)"),
+        ({"dtypes": ["<i4"]}, "the file says that column 'real' has values of '<i4', not '<f4'"),
+    ],
+)
+@pytest.mark.parametrize("full", [True, False])
+def test_a_file_that_says_other_things_than_the_leaf_is_told(path, fields, message, full):
+    metadata(path, **fields)
+    problem = report_on(path, full=full).problems[0]
+    assert problem.message.startswith(message)
+    assert (problem.column, rows_of(problem), problem.is_readable) == ("real", FIRST, True)
+    assert same_table(blz.read_table(path), DATA)
+
+
+def test_pages_that_the_file_has_not_are_told(path):
+    with tamper.editing(path) as table:
+        pages = dict(table.file(column=N).metadata["pages"])
+        pages["max"] = [one + 1 for one in pages["max"]]
+        table.file(column=N).metadata["pages"] = pages
     problem = only_problem(path, full=False)
-    assert (problem.message, problem.is_readable) == ("2 bytes after the last line", True)
+    assert problem.message == "the file says other records of column 'n' than the leaf: pages"
+
+
+def test_bytes_behind_the_manifest_are_told(path):
+    file = path / "meta/manifest/00000000000000000001"
+    with blz.open(path) as table:
+        file.write_bytes(file.read_bytes() + b"x\n")
+        problem = table.verify(full=False).problems[0]
+    assert problem.file == "meta/manifest/00000000000000000001"
+    assert "a version ends at" in problem.message
 
 
 def test_what_the_disk_cannot_read_is_a_problem_of_its_file():
     store = RamStore()
     error = blz.StorageError(errno.EIO, "input or\noutput error", "a file")
     write(store, DATA, **CUTS)
+    key, _ = places.chunks_of(store, N, 1)
 
     def before(name, args):
-        if name == "open" and args[0] == "data/col0/__2__.bin":
+        if name == "open" and args[0] == key:
             raise error
 
     with blz.open(Hooked(store, before=before)) as table:
-        (problem,) = table.verify().problems
-    assert rows_of(problem) == SECOND
-    assert problem.message == str(error)
+        problems = table.verify().problems
+    assert {(rows_of(one), one.message) for one in problems} == {(SECOND, str(error))}
     text = str(error).replace("\n", r"\n")
-    assert str(problem) == f"data/col0/__2__.bin, column 'n', rows 24 to 48: {text}"
+    assert str(problems[-1]) == f"{key}, column 'n', rows 24 to 48: {text}"
 
 
 class FailingReader:
@@ -249,6 +277,12 @@ class FailingReader:
     def __init__(self, reader, call, times, error):
         self._reader, self._call, self._times, self._error = reader, call, times, error
         self._count = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._reader.close()
 
     def __getattr__(self, name):
         if name == self._call:
@@ -269,199 +303,136 @@ def failing_at(store, key, call, times, error):
     return FailingStore(store)
 
 
-def test_an_error_that_comes_and_goes_is_told(tuned):
-    tuned(small_part_bytes=0)
+def test_an_error_that_comes_and_goes_is_told():
     store = RamStore()
     write(store, DATA, **CUTS)
-    # Chunks are read with the other columns, then alone: both fail. The halves can be read.
+    # The part is read whole; its halves can be read.
     error = blz.StorageError(errno.EIO, "no answer", "a file")
-    store = failing_at(store, "data/col0/__2__.bin", "read_into", (0, 1), error)
+    store = failing_at(store, places.chunks_of(store, N, 1)[0], "read_into", (0,), error)
     problem = only_problem(store)
     assert (rows_of(problem), problem.is_readable) == (SECOND, False)
 
 
 @pytest.mark.parametrize("call", ["read", "read_into"], ids=["opening", "reading"])
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()], ids=repr)
-def test_what_is_no_damage_is_raised(error, call, tuned):
-    tuned(small_part_bytes=0)
+def test_what_is_no_damage_is_raised(error, call):
     store = RamStore()
     write(store, DATA, **CUTS)
-    store = failing_at(store, "data/col0/__2__.bin", call, (0,), error)
+    store = failing_at(store, places.chunks_of(store, N, 1)[0], call, (0,), error)
     with blz.open(store) as table, pytest.raises(type(error)):
         table.verify()
 
 
 @pytest.mark.parametrize(
-    ("column", "chunk", "typesize", "position", "value", "message"),
+    ("column", "stream", "position", "value", "message", "rows"),
     [
-        (YES, 1, 1, 1, 2, "expected 0 or 1"),
-        (TEXT, 1, 4, 0, 99, "item ends"),
-        (WORD, 1, 4, 0, 7, "code is outside of 3 values"),
-        (TEXT, -1, 1, 0, 0x80, "not UTF-8"),
+        (YES, VALUES, 9, 2, "a value is no boolean", (8, 16)),
+        (TEXT, LENGTHS, 9, 99, "lengths", (8, 16)),
+        (WORD, LENGTHS, 9, 7, "codes: one numbers no item", (8, 16)),
+        (WORD, ITEMS_VALUES, 0, 0xFF, "UTF-8", FIRST),
+        (TEXT, VALUES, 0, 0x80, "UTF-8", (0, 8)),
     ],
-    ids=["boolean", "end", "code", "text"],
+    ids=["boolean", "length", "code", "item", "text"],
 )
 def test_values_that_no_checksum_guards_are_told(
-    path, column, chunk, typesize, position, value, message
+    path, column, stream, position, value, message, rows
 ):
     with tamper.editing(path) as table:
-        recode(table.part(column), chunk, lambda data: data.__setitem__(position, value), typesize)
-    problem = only_problem(path)
-    assert message in problem.message
-    assert (problem.position, problem.row_group) == (column, 0)
-    assert not problem.is_readable
-
-
-def test_pages_that_do_not_fit_their_items_are_told(path):
-    with tamper.editing(path) as table:
-        pages = table.part(TEXT).metadata["streams"][-1]["pages"]
-        pages[0], pages[1] = pages[0] + 1, pages[1] - 1
+        one = table.part(column).streams[stream]
+        data = one.data()
+        data[position] = value
+        one.set_data(data)
     report = report_on(path)
-    assert [(one.start, one.stop) for one in report.problems] == [(0, 8), (8, 16)]
-    assert "item ends do not match the end of the bytes" in report.problems[0].message
+    assert report.problems
+    for problem in report.problems:
+        assert message in problem.message
+        assert (problem.position, problem.row_group) == (column, 0)
+        assert not problem.is_readable
+        assert rows[0] <= problem.start < problem.stop <= rows[1]
+
+
+def test_lengths_that_do_not_fit_their_pages_are_told(path):
+    with tamper.editing(path) as table:
+        table.file(TEXT)
+        table.part(TEXT).streams[LENGTHS].words[1] += 1
+    report = report_on(path)
+    assert "lengths of a page" in report.problems[0].message
     assert not any(problem.is_readable for problem in report.problems)
+    lost = {row for one in report.problems for row in range(one.start, one.stop)}
+    assert lost <= set(range(16))
 
 
-def test_pages_of_a_dictionary_are_compared_too(tmp_path):
-    words = pa.array([f"word {at}" for at in range(20)]).dictionary_encode()
-    write(LocalStore(tmp_path / "t.blz"), pa.table({"word": words}))
-    with tamper.editing(tmp_path / "t.blz") as table:
-        dictionary = table.part().metadata["dictionary"]
-        dictionary["page_rows"] = 8
-        dictionary["streams"][-1]["pages"] = [48, 54, 28]
-    assert report_on(tmp_path / "t.blz")
-    with tamper.editing(tmp_path / "t.blz") as table:
-        dictionary = table.part().metadata["dictionary"]
-        dictionary["streams"][-1]["pages"] = [49, 53, 28]
-    problem = only_problem(tmp_path / "t.blz")
-    assert problem.message == "stream 'dictionary.values': the page sizes do not match the items"
-
-
-def test_one_file_for_two_row_groups_is_told(path):
+def test_records_that_the_type_cannot_have_are_told(path):
     with tamper.editing(path) as table:
-        line = table.lines[N]
-        lists = [*line["streams"].values(), *(line[name] for name in line if name != "streams")]
-        for values in lists:
-            if isinstance(values, list) and len(values) == 3:
-                values[1] = values[0]
-    problems = [
-        one
-        for one in report_on(path).problems
-        if "two row groups have the same file" in one.message
-    ]
-    assert [(one.column, one.is_readable) for one in problems] == [("n", False)]
+        table.part(N, 1).streams[VALUES].record["kind"] = NUMBERS
+    found = [(one.column, rows_of(one), one.is_readable) for one in report_on(path).problems]
+    assert ("n", SECOND, False) in found
+    assert {column for column, _, _ in found} == {"n"}
 
 
-def test_lines_that_contradict_the_head_are_told(path):
+def test_a_part_of_other_rows_than_its_row_group_is_told(path):
     with tamper.editing(path) as table:
-        columns = table.head["columns"]
-        columns["nbytes"] = [columns["nbytes"][N] + 1, *columns["nbytes"][1:]]
-        columns["cbytes"] = [*columns["cbytes"][:TEXT], 7, *columns["cbytes"][TEXT + 1 :]]
-        columns["next_k"] = [*columns["next_k"][:WORD], 3, *columns["next_k"][WORD + 1 :]]
-        table.head["next_column"] = 5
+        table.file(YES, 1)
+        table.part(YES, 1).record["rows"] = 23
     report = report_on(path, full=False)
-    assert [problem.position for problem in report.problems] == [N, TEXT, WORD, AMOUNT]
-    assert all(problem.is_readable for problem in report.problems)
-    assert report.intact_rows() == ALL
+    assert {(one.column, one.is_readable) for one in report.problems} == {("yes", False)}
 
 
-def zone_map(part) -> Statistics:
-    (layer,) = part.layers
-    assert layer.name == PAGES_LAYER.encode()
-    return Statistics.decode(layer.stored, 3)
-
-
-def set_zone_map(part, **changes):
-    now = zone_map(part)
-    values = {name: list(getattr(now, name)) for name in now.__slots__}
-    for name, (page, value) in changes.items():
-        values[name][page] = value
-    (layer,) = part.layers
-    layer.stored = Statistics(*(tuple(value) for value in values.values())).encode()
-    layer.nbytes = len(layer.stored)
-
-
-def i8(value: int) -> bytes:
-    return value.to_bytes(8, "little")
+def page_of(table, column, group, page, **fields):
+    # The file says the same.
+    table.file(column, group)
+    for name, value in fields.items():
+        table.part(column, group).pages[name][page] = value
 
 
 LIES = [
-    (N, {"nulls": (1, 3)}, "0 nulls, the statistics say 3"),
-    (REAL, {"nans": (1, 0)}, "2 NaNs, the statistics say 0"),
-    (N, {"lowest": (1, i8(133))}, "lower bound 133 does not enclose"),
-    (N, {"highest": (1, i8(138))}, "upper bound 138 does not enclose"),
-    (N, {"highest": (1, b"abc")}, "upper bound: a bound of type int64 has 3 bytes, expected 8"),
-    (TEXT, {"lowest": (1, "äö 9".encode())}, "lower bound b'.*' does not enclose"),
-    (TEXT, {"highest": (1, b"zz")}, "upper bound b'zz' does not enclose"),
-    (WORD, {"highest": (1, b"c")}, "upper bound b'c' does not enclose"),
-    (YES, {"lowest": (1, b"\x01")}, "lower bound 1 does not enclose"),
-    (
-        REAL,
-        {"highest": (1, np.float32("nan").tobytes())},
-        "upper bound: a bound of type float is NaN",
-    ),
-    (AMOUNT, {"lowest": (1, (-699).to_bytes(16, "little", signed=True))}, "lower bound -699 "),
+    (N, {"nulls": 3}, "0 nulls, the statistics say 3"),
+    (REAL, {"nans": 0}, "2 NaNs, the statistics say 0"),
+    (N, {"min": 133}, "the lower bound, the word 133, does not belong to the values"),
+    (N, {"max": 138}, "the upper bound, the word 138, does not belong to the values"),
+    (N, {"min": NONE[0], "max": NONE[1]}, "values, the bounds say that there are none"),
+    (TEXT, {"min": 0}, "the lower bound, the word 0, does not"),
+    (TEXT, {"max": ANY[0] + 1}, "the upper bound, "),
+    (WORD, {"max": ANY[0] + 1}, "the upper bound, "),
+    (YES, {"min": 1}, "the lower bound, the word 1,"),
+    (REAL, {"max": 0}, "the upper bound, the word 0,"),
+    (AMOUNT, {"min": -699}, "the lower bound, the word -699,"),
+    # The part says that its bounds are values.
+    (N, {"min": 131}, "the lower bound, the word 131,"),
 ]
 
 
-@pytest.mark.parametrize(("column", "changes", "message"), LIES, ids=lambda value: str(value)[:40])
-def test_statistics_of_a_page_that_are_not_true_are_told(path, column, changes, message):
+@pytest.mark.parametrize(("column", "fields", "message"), LIES, ids=lambda value: str(value)[:40])
+def test_statistics_of_a_page_that_are_not_true_are_told(path, column, fields, message):
     with tamper.editing(path) as table:
-        set_zone_map(table.part(column, 1), **changes)
-    problem = only_problem(path)
+        page_of(table, column, 1, 1, **fields)
+    problem = report_on(path).problems[0]
     assert rows_of(problem) == (32, 40)
     assert problem.is_readable
-    assert re.search(message, problem.message), problem.message
-
-
-@pytest.mark.parametrize(
-    ("column", "changes"),
-    [
-        (N, {"lowest": (1, None), "highest": (2, None)}),
-        (N, {"lowest": (1, i8(0)), "highest": (1, i8(1 << 62))}),
-        (TEXT, {"lowest": (1, b""), "highest": (1, "ÿ".encode())}),
-        (TEXT, {"lowest": (1, "äö 10".encode()), "highest": (0, "äö 6".encode() + b"\0" * 50)}),
-        (WORD, {"lowest": (1, b"a"), "highest": (1, "ä".encode())}),
-        (AMOUNT, {"lowest": (1, (-(10**30)).to_bytes(16, "little", signed=True))}),
-    ],
-)
-def test_wider_bounds_are_as_true(path, column, changes):
-    with tamper.editing(path) as table:
-        set_zone_map(table.part(column), **changes)
-    report = report_on(path)
-    assert report, str(report)
-
-
-@pytest.mark.parametrize(("size", "is_true"), [(40, True), (41, False), (39, False)])
-def test_bounds_of_items_may_be_closer_than_the_writer_s(tmp_path, size, is_true):
-    store = LocalStore(tmp_path / "t.blz")
-    write(store, pa.table({"a": ["x" * 40] * 24}), page_rows=8)
-    with tamper.editing(store) as table:
-        bound = b"x" * size
-        part = table.part()
-        set_zone_map(part, **{"lowest" if size >= 40 else "highest": (1, bound)})
-    assert bool(report_on(store)) == is_true
-
-
-def test_statistics_of_a_row_group_that_are_not_true_are_told(path):
-    with tamper.editing(path) as table:
-        table.lines[N]["nulls"] = [0, 1, 0]
-        table.lines[N]["max"][2] = table.lines[N]["max"][0]
-    report = report_on(path)
-    found = [(problem.row_group, rows_of(problem)) for problem in report.problems]
-    assert found == [(1, SECOND), (2, THIRD)]
-    assert {problem.file for problem in report.problems} == {"meta/manifest/00000000000000000001"}
+    assert message in problem.message
     assert report_on(path, full=False)
 
 
-def test_statistics_that_cannot_be_read_are_told(path):
+@pytest.mark.parametrize(
+    ("column", "fields"),
+    [
+        (N, {"min": ANY[0], "max": ANY[1]}),
+        (N, {"min": 0, "max": 1 << 62}),
+        (TEXT, {"min": ANY[0], "max": ANY[1]}),
+        (REAL, {"min": ANY[0], "max": ANY[1]}),
+        (AMOUNT, {"min": -1, "max": 0}),
+    ],
+)
+def test_wider_bounds_are_as_true(path, column, fields):
     with tamper.editing(path) as table:
-        table.lines[N]["min"] = ["?", None, None]
-        (layer,) = table.part(TEXT, 1).layers
-        layer.stored, layer.nbytes = b"short", 5
-    report = report_on(path, full=False)
-    assert [rows_of(problem) for problem in report.problems] == [(0, 64), SECOND]
-    assert all(problem.is_readable for problem in report.problems)
+        page_of(table, column, 0, 1, **fields)
+        # The bounds are no values any more.
+        table.part(column, 0).record["flags"] = 0
+        if column == AMOUNT:
+            for page in (0, 2):
+                page_of(table, column, 0, page, min=-1, max=0)
+    report = report_on(path)
+    assert report, str(report)
 
 
 def test_rows_lost_twice_are_lost_once():
@@ -496,24 +467,65 @@ def test_a_closed_table_is_not_verified(path):
         table.verify()
 
 
-def test_small_row_groups_are_read_together(monkeypatch):
+def test_small_row_groups_are_checked_together(monkeypatch):
     store = RamStore()
     blz.to_blz(
         {"n": range(600), "t": ["a", None, "b"] * 200}, store, storage=blz.Storage(row_group_rows=2)
     )
-    reads = []
-    read_nodes = verifying.read_nodes
-
-    def counting(parts, selected):
-        reads.append(len(selected[0]))
-        return read_nodes(parts, selected)
-
-    monkeypatch.setattr(verifying, "read_nodes", counting)
     with blz.open(store) as table:
         report = table.verify()
-    assert report
-    assert reads == [256, 44]
+    assert report, str(report)
     assert report.files == 600
+
+
+LEAVES = {"row_group_rows": 2, "page_rows": 8}
+
+
+@pytest.fixture
+def leaves(tmp_path):
+    """Return a table of row groups of which most lie in leaves."""
+    path = tmp_path / "leaves.blz"
+    numbers = pa.table({"n": range(200), "t": [f"{row:03}" for row in range(200)]})
+    write(LocalStore(path), numbers, **LEAVES)
+    return path
+
+
+def leaf_files(path):
+    return sorted((path / "meta/leaf").iterdir())
+
+
+def test_a_damaged_leaf_costs_its_rows(leaves):
+    files = leaf_files(leaves)
+    assert len(files) == 3
+    change(files[1], 30)
+    report = report_on(leaves)
+    problem = report.problems[0]
+    assert (problem.column, problem.file) == (None, files[1].relative_to(leaves).as_posix())
+    assert rows_of(problem) == (64, 128)
+    assert not problem.is_readable
+    assert report.intact_rows() == ((0, 64), (128, 200))
+
+
+def test_a_missing_leaf_costs_its_rows(leaves):
+    leaf_files(leaves)[0].unlink()
+    problem = only_problem(leaves, full=False)
+    assert (problem.message, rows_of(problem)) == ("the leaf is missing", (0, 64))
+
+
+def test_damaged_records_of_a_leaf_cost_their_column_there(leaves):
+    file = leaf_files(leaves)[1]
+    change(file, len(file.read_bytes()) - 9)
+    problem = only_problem(leaves, full=False)
+    assert (problem.column, rows_of(problem), problem.is_readable) == ("t", (64, 128), False)
+
+
+def test_what_is_said_of_a_leaf_is_compared_with_it(leaves):
+    with tamper.editing(leaves) as table:
+        part = table.leaf(1).part(0, 2)
+        part.pages["max"] = 190
+    problem = report_on(leaves, full=False).problems[0]
+    assert problem.message == "bounds that do not belong to the leaf"
+    assert (problem.column, problem.is_readable) == ("n", True)
 
 
 def limited(code: str, *arguments: object) -> str:
@@ -549,12 +561,12 @@ def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
         most = []
         gc.collect()
         before = len(os.listdir("/dev/fd"))
-        compare = usage.PartCheck.compare
+        read = checking.PartCheck.read
 
-        def counting(part):
+        def counting(part, opened):
             most.append(len(os.listdir("/dev/fd")) - before)
-            compare(part)
+            read(part, opened)
 
-        monkeypatch.setattr(usage.PartCheck, "compare", counting)
+        monkeypatch.setattr(checking.PartCheck, "read", counting)
         assert table.verify()
     assert max(most) < 150

@@ -185,7 +185,12 @@ class FileCheck:
                     f"the file says that column {part.node.name!r} has values of "
                     f"{file.dtypes[place]!r}, not {dtype!r}"
                 )
-            found += _differing(file.records.of([place], [0]), part)
+            differing = _differing(file.records.of([place], [0]), part.records)
+            if differing:
+                found.append(
+                    f"the file says other records of column {part.node.name!r} than the leaf: "
+                    + ", ".join(differing)
+                )
         return found
 
     def _note(self, message: str, *, is_readable: bool = True) -> None:
@@ -206,14 +211,11 @@ class FileCheck:
         )
 
 
-def _differing(said: Records, part: PartCheck) -> list[str]:
-    """Return in which kinds of records a file and the leaf of its row group differ."""
+def _differing(said: Records, records: Records) -> list[str]:
+    """Return the kinds of records in which two differ."""
     names = ("part", "streams", "chunks", "pages", "words", "prefix")
-    return [
-        f"the file says another {name} of column {part.node.name!r} than the leaf"
-        for name, one, other in zip(names, said.arrays, part.records.arrays, strict=True)
-        if one.tobytes() != other.tobytes()
-    ]
+    pairs = zip(names, said.arrays, records.arrays, strict=True)
+    return [name for name, one, other in pairs if one.tobytes() != other.tobytes()]
 
 
 def check_reading(error: BlzError) -> None:
