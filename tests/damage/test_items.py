@@ -60,7 +60,7 @@ def chunks(intact):
             key, one = parts.key(group), parts.records.of([0], [group])
             with store.open(key) as reader:
                 _, offsets = DataFile.read(reader.read, reader.size)
-            # Validity has chunks before the items.
+                # Validity has chunks before the items.
                 ends = [*offsets.tolist(), reader.size]
             bounds = ends[int(one.stream_chunks[one.streams["name"] == VALID].sum()) :]
             for row in range(rows):

@@ -4,6 +4,7 @@ A failed check becomes a `Problem` and stops no other check. If a part cannot be
 are read, then their halves, to find the readable rows.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from blztable.storage.store import KeyNotFound
 
 # A part with much damage is read in at most this many pieces.
 PIECES = 64
+_ROWS = re.compile(r"; it has rows [\d,]+ to [\d,]+$")
 
 
 class CheckedNode(NamedTuple):
@@ -126,6 +128,8 @@ class PartCheck:
         node = self.node
         context = f"{self.version.store.name}/{self.key}, column {node.name!r}"
         message = str(cause).removeprefix(context).removeprefix(", ").removeprefix(": ")
+        # The problem itself has the rows.
+        message = _ROWS.sub("", message)
         if stop is None or not node.shares_rows:
             start, stop = 0, self.rows
         rows = self.first + start, self.first + stop

@@ -32,11 +32,10 @@ from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.errors import SchemaError
+from blztable.format.records import ITEM_CHUNKS
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
 LARGE_ROW = 1 << 13
-# Rows that are read together if no column says it.
-PAGE_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +160,15 @@ class Morsel:
             return None
         blocks, projection = self._blocks, self._reader.projection
         indices = list(dict.fromkeys(columns))
-        nodes = [one for index in indices for one in projection.parts(index)]
-        groups = np.unique(blocks.groups).tolist()
-        unit = min((one.unit_rows(group) for one in nodes for group in groups), default=PAGE_ROWS)
+        lines = [line for index in indices for line in projection.nodes(index)]
         nbytes = max(map(projection.nbytes, indices), default=0)
-        if unit == 1 or nbytes > LARGE_ROW * projection.version.head.rows:
+        if not lines or nbytes > LARGE_ROW * projection.version.head.rows:
             # Most chunks may have none of these rows.
             return None
-        pages, _ = blocks.pages(unit)
+        parts = projection.version.records(lines, np.unique(blocks.groups)).parts
+        if (parts["flags"] & ITEM_CHUNKS).any():
+            return None
+        pages, _ = blocks.pages(1 << int(parts["page"].min()))
         has_row = np.logical_or.reduceat(rows, pages.rows.cumsum() - pages.rows)
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
