@@ -1,0 +1,282 @@
+"""Records from an attacker: each field of head, leaves and records set to wrong values and resealed.
+
+Whoever reads such a table gets an error of ours, or a valid table of the rows that the head says;
+never a crash, a foreign error or memory for a claim. Without the seal, each flipped byte of a
+version is refused.
+"""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import blztable as blz
+from blztable.format import layout
+from blztable.storage.memory import RamStore
+from support import tamper
+from support.copied_stores import copied, values
+from support.small_tables import FORMS, rows_of, store_of
+
+Edit = Callable[[tamper.Table], None]
+# A table has a few kilobytes; what a reader takes must not follow a claim.
+MOST_BYTES = 64 << 20
+
+
+def outcome(store: RamStore) -> pa.Table | None:
+    """Return the rows of a table, which must be valid; None if an error of ours refuses it."""
+    try:
+        found = blz.read_table(store)
+        found.validate(full=True)
+    except blz.BlzError:
+        return None
+    return found
+
+
+def also_in_other_ways(store: RamStore) -> None:
+    """Read rows, filter, and verify; errors of ours are welcome."""
+    ways: list[Callable[[blz.CTable], object]] = [
+        lambda table: table.verify(),
+        lambda table: table.take([0, 5]),
+        lambda table: table.describe(),
+        lambda table: [info.number for info in table.versions()],
+        lambda table: table.to_arrow(filters=[(table.columns[0], "is_null", None)]),
+    ]
+    for way in ways:
+        try:
+            with blz.open(store) as table:
+                way(table)
+        except (blz.BlzError, ValueError):
+            pass
+
+
+def wrong(old: int, bits: int) -> list[int]:
+    """Return other values of a field."""
+    most = (1 << bits) - 1
+    found = [0, 1, old - 1, old + 1, 2 * old, most >> 1, most, most - 7]
+    return sorted({one & most for one in found} - {old & most})
+
+
+def fields(what: str, get: Callable[[tamper.Table], np.ndarray]) -> Callable:
+    """Return the edits of each field of a struct that `get` finds in a table."""
+
+    def edits(table: tamper.Table) -> Iterator[tuple[str, Edit]]:
+        record = get(table)
+        for name in record.dtype.names:
+            signed = record.dtype[name].kind == "i"
+            bits = 8 * record.dtype[name].itemsize
+            for value in wrong(int(record[name]), bits):
+                as_field = value - (1 << bits) if signed and value >> (bits - 1) else value
+
+                def edit(edited: tamper.Table, name=name, as_field=as_field) -> None:
+                    get(edited)[name] = as_field
+
+                yield f"{what}.{name} = {as_field}", edit
+
+    return edits
+
+
+def all_edits(table: tamper.Table) -> Iterator[tuple[str, Edit]]:
+    """Yield an edit for each field of each record, with what it does."""
+    for number, leaf in enumerate(table.leaves):
+        for entry in range(min(len(leaf.groups), 2)):
+            at = f"leaf {number} group {entry}"
+            yield from fields(at, lambda t, n=number, e=entry: t.leaves[n].groups[e])(table)
+        for word in range(len(leaf.deleted)):
+            for value in wrong(int(leaf.deleted[word]), 63):
+
+                def deleted(t: tamper.Table, n=number, w=word, v=value) -> None:
+                    t.leaves[n].deleted[w] = v
+
+                yield f"leaf {number} deleted {word} = {value}", deleted
+        for name in ("level", "entries", "columns", "crc"):
+            for value in (0, 1, 2, 7, 1 << 20, (1 << 32) - 1):
+
+                def header(t: tamper.Table, n=number, k=name, v=value) -> None:
+                    t.leaves[n].fields[k] = v
+
+                yield f"leaf {number} {name} = {value}", header
+        for place in range(min(len(leaf.columns) + 1, 3)):
+            for name in ("offset", "streams", "chunks", "pages", "words", "bytes"):
+                for value in (0, 1, 3, (1 << 32) - 1):
+
+                    def index(t: tamper.Table, n=number, key=(place, name), v=value) -> None:
+                        t.leaves[n].index[key] = v
+
+                    yield f"leaf {number} index {place}.{name} = {value}", index
+        for column, parts in enumerate(leaf.columns):
+            for entry in range(min(len(parts), 1)):
+                yield from edits_of_part(table, number, column, entry)
+
+
+def edits_of_part(
+    table: tamper.Table, number: int, column: int, entry: int
+) -> Iterator[tuple[str, Edit]]:
+    def part_of(t: tamper.Table) -> tamper.Part:
+        return t.leaves[number].columns[column][entry]
+
+    at, part = f"leaf {number} part {column}", part_of(table)
+    yield from fields(at, lambda t: part_of(t).record)(table)
+    for page in range(min(len(part.pages), 2)):
+        yield from fields(f"{at} page {page}", lambda t, p=page: part_of(t).pages[p])(table)
+    for name, stream in part.streams.items():
+        yield from fields(f"{at} stream {name}", lambda t, s=name: part_of(t).streams[s].record)(
+            table
+        )
+        for chunk in range(min(len(stream.chunk_records), 1)):
+            yield from fields(
+                f"{at} stream {name} chunk {chunk}",
+                lambda t, s=name, c=chunk: part_of(t).streams[s].chunk_records[c],
+            )(table)
+        for word in range(len(stream.words)):
+            for value in (0, 1, -1, -(1 << 63), (1 << 63) - 1, int(stream.words[word]) + 1):
+
+                def words(t: tamper.Table, s=name, w=word, v=value) -> None:
+                    part_of(t).streams[s].words[w] = min(v, (1 << 63) - 1)
+
+                yield f"{at} stream {name} word {word} = {value}", words
+
+        def removed(t: tamper.Table, s=name) -> None:
+            del part_of(t).streams[s]
+
+        yield f"{at} without stream {name}", removed
+    for pages in (part.pages[:0], np.concatenate([part.pages, part.pages])):
+
+        def other_pages(t: tamper.Table, pages=pages) -> None:
+            part_of(t).pages = pages
+
+        yield f"{at} with {len(pages)} pages", other_pages
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_field_of_a_resealed_record_is_refused_or_harmless(name):
+    store, rows = store_of(name), rows_of(name).num_rows
+    with tamper.editing(copied(store)) as table:
+        edits = list(all_edits(table))
+    assert len(edits) > 300
+    refused = 0
+    tracemalloc.start()
+    try:
+        for number, (what, edit) in enumerate(edits):
+            copy = copied(store)
+            with tamper.editing(copy) as table:
+                edit(table)
+            tracemalloc.reset_peak()
+            before = pa.total_allocated_bytes()
+            found = outcome(copy)
+            assert found is None or found.num_rows == rows, what
+            refused += found is None
+            if number % 7 == 0:
+                also_in_other_ways(copy)
+            assert tracemalloc.get_traced_memory()[1] < MOST_BYTES, what
+            assert pa.total_allocated_bytes() - before < MOST_BYTES, what
+    finally:
+        tracemalloc.stop()
+    assert refused > len(edits) / 4
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_flipped_byte_of_a_version_or_a_leaf_gives_other_rows(name):
+    store, wanted = store_of(name), rows_of(name)
+    files = values(store, layout.MANIFESTS) | values(store, layout.LEAVES)
+    newest = max(values(store, layout.MANIFESTS))
+    unnoticed = []
+    for key, data in files.items():
+        if key in values(store, layout.MANIFESTS) and key != newest:
+            continue
+        for at in range(len(data)):
+            copy = copied(store)
+            copy.put(key, data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])
+            found = outcome(copy)
+            assert found is None or found == wanted, (key, at)
+            if found is not None:
+                unnoticed.append((key, at))
+    assert not unnoticed
+
+
+HEADS = {
+    "format": ["other", 1, None],
+    "version": [0, 2, -1, 1 << 63, "1", True],
+    "uuid": [1],
+    "parent": [1, -1, "0"],
+    "commit": [1],
+    "time": ["2026-11-22", 5],
+    "writer": [1],
+    "operation": [5],
+    "did": [[], {"a": "b"}, {"seconds": -1}],
+    "durable": [1, None],
+    "lasting": [9, -1],
+    "changed": [9, -1],
+    "rows": [0, 21, -1, 1 << 62, 20.0],
+    "ids": [[], [0], [0, 0], "0", {}, [0] * 100],
+    "next_column": [0, -1, 10**30],
+    "next_file": [0, -1, 10**30],
+    "properties": [[], None],
+    "attributes": [[], None],
+    "pandas": [[], 5],
+    "commit_ids": [{}, [["a"]], [["a", -1]], [[1, 1]]],
+    "history": [{}, [["a", 1]], [["2026-11-22T09:30:00.000000+00:00", -1]]],
+    "requires": [["later"], "x", None, [5]],
+    "metalayers": [[], {"9": {"fixed": {"a": "AA=="}}}],
+    "tags": [[], {"a": 1}, {"1": 0}, {"a": -1}],
+}
+
+
+def test_every_key_of_the_head_is_tried():
+    with tamper.editing(copied(store_of("numbers"))) as table:
+        assert set(table.head) == set(HEADS)
+
+
+@pytest.mark.parametrize("key", HEADS)
+def test_a_key_of_the_head_that_is_wrong_or_missing_is_refused(key):
+    store = store_of("numbers")
+    for value in [*HEADS[key], "missing"]:
+        copy = copied(store)
+        with tamper.editing(copy) as table:
+            if value == "missing":
+                del table.head[key]
+            else:
+                table.head[key] = value
+        assert outcome(copy) is None, (key, value)
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"[]", b"5", b"{", b"{}", b"null", b'{"format":"blztable"}', b"\xff"]
+)
+def test_a_head_that_is_no_object_of_a_version_is_refused(head):
+    copy = copied(store_of("numbers"))
+    with tamper.editing(copy) as table:
+        table.head = head
+    assert outcome(copy) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        b"",
+        b"\xff" * 64,
+        pa.schema({"n": pa.int64()}).serialize().to_pybytes(),
+        pa.schema([(f"c{n}", pa.list_(pa.int8())) for n in range(8)]).serialize().to_pybytes(),
+        pa.schema([(f"c{n}", pa.string()) for n in range(8)]).serialize().to_pybytes(),
+    ],
+    ids=range(5),
+)
+def test_another_schema_is_refused(schema):
+    copy = copied(store_of("numbers"))
+    with tamper.editing(copy) as table:
+        table.schema = schema
+    assert outcome(copy) is None
+
+
+@pytest.mark.parametrize("section", range(3))
+@pytest.mark.parametrize("name", ["offset", "size", "crc"])
+@pytest.mark.parametrize("value", [0, 1, 8, 72, (1 << 32) - 1])
+def test_a_section_that_lies_elsewhere_is_refused(section, name, value):
+    store = store_of("numbers")
+    copy = copied(store)
+    with tamper.editing(copy) as table:
+        table.sections[section] = {name: value}
+    key = layout.manifest(1)
+    is_same = copy.get(key) == store.get(key)
+    assert is_same or outcome(copy) is None
