@@ -215,6 +215,8 @@ class Records:
         else:
             self._check_pages()
         self._check_streams()
+        stored = np.diff(self.first_chunk[self.first_stream]) > 0
+        need((parts["file"] > 0) | ~(stored | (parts["flags"] & ITEM_CHUNKS > 0)), "file of a part")
         return self
 
     def _check_pages(self) -> None:

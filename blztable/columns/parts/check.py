@@ -167,6 +167,7 @@ class _Parts:
         is_item = values["kind"] == PER_ITEM
         need((values["kind"] == PLAIN) | is_item, "kind of values")
         need(is_item == per_item[self.owner[body]], "item chunks")
+        need(~per_item | plain | empty, "item chunks")
         need((values["words"] == is_item) & (values["width"] == 0), "words of values")
         need((values["flags"] == 0) & (values["power"] == 0), "encoding of values")
         need(values["exceptions"] == 0, "encoding of values")
