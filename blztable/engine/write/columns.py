@@ -24,7 +24,7 @@ from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import Bundle, is_small
 from blztable.engine.write.column_writer import ColumnWriter, flat_columns
 from blztable.engine.write.files import FileWriter, Numbers
-from blztable.engine.write.options import Storage, is_packed, is_plain
+from blztable.engine.write.options import Storage
 from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
 from blztable.engine.write.row_groups import bytes_taken
@@ -132,15 +132,11 @@ def _bundle(
     """Return the bundle of a small row group; None if its parts get files of their own."""
     if numbers is None:
         return None
+    most = tuning.current.bundled_column_bytes
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
-        # Genuine Bloscpack files, pages of the caller's size, and chunks of one item each, are in
-        # files of their own.
-        if not is_plain(own := shared.storage.of(column.name))
-        and own.page_rows is None
-        and is_packed(own)
-        and nbytes <= tuning.current.bundled_column_bytes
+        if nbytes <= most and shared.wanted(column.name).may_be_bundled
     }
     if not is_small(nbytes.values()):
         return None
@@ -151,5 +147,5 @@ def _bundle(
         # A node counts like a column, whatever rows it has.
         shared.progress.add(rows)
 
-    target = shared.storage.chunk_bytes
+    target = shared.chunk_bytes
     return Bundle(nbytes, columns, shared.files, numbers, target, shared.budget, on_stored)

@@ -430,7 +430,8 @@ def _digits_of_table(storage: Storage, field: pa.Field) -> int | None:
 
 def check_digits(schema: pa.Schema, storage: Storage) -> None:
     """Raise SchemaError unless the columns of a table already keep as many digits as asked for."""
-    for field, other in zip(schema, schema_with_digits(schema, storage), strict=True):
+    wanted = schema_with_digits(schema, storage)
+    for field, other in zip(schema, wanted, strict=True) if wanted is not schema else ():
         kept, asked = digits_of(field), digits_of(other)
         if kept != asked:
             raise SchemaError(

@@ -8,8 +8,9 @@ task that finishes last stores the file. Knows one part at a time, but for many 
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -54,15 +55,41 @@ MOST_ITEMS = 1 << 22
 _BatchKey = tuple[pa.DataType | None, int, CompressionOptions]
 
 
-@dataclass(frozen=True, slots=True)
+class Wanted(NamedTuple):
+    """What is asked for a column."""
+
+    storage: Storage
+    compression: CompressionOptions
+    # Genuine Bloscpack files, pages of the caller's size, and chunks of one item each, are in files
+    # of their own.
+    may_be_bundled: bool
+
+    @classmethod
+    def of(cls, storage: Storage) -> Self:
+        """Return the wishes of the options of a column."""
+        is_usual = not is_plain(storage) and storage.page_rows is None and is_packed(storage)
+        return cls(storage, asked_of(storage), is_usual)
+
+
 class Shared:
     """What all parts of a write share."""
 
-    files: FileWriter
-    storage: Storage
-    progress: Progress
-    budget: MemoryBudget
-    old: Old | None
+    def __init__(
+        self,
+        files: FileWriter,
+        storage: Storage,
+        progress: Progress,
+        budget: MemoryBudget,
+        old: Old | None,
+    ) -> None:
+        self.files, self.progress, self.budget, self.old = files, progress, budget, old
+        self.chunk_bytes = storage.chunk_bytes
+        self._usual = Wanted.of(storage)
+        self._own = {name: Wanted.of(storage.of(name)) for name in storage.columns or ()}
+
+    def wanted(self, column: str) -> Wanted:
+        """Return what is asked for a column."""
+        return self._own.get(column, self._usual)
 
 
 def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
@@ -95,7 +122,7 @@ class PartWriter:
         """Write an array; `group` is the index of its row group, and the rows of that."""
         self._shared = shared
         self._index = index
-        self._storage = shared.storage.of(column.name)
+        self._storage, self._asked, _ = shared.wanted(column.name)
         self._column = column
         # Numbers are taken in the order of the rows, for readers that sort the files by number.
         self._number = shared.files.numbers.next() if bundle is None else 0
@@ -103,7 +130,6 @@ class PartWriter:
         self._group, self._rows = group
         self._array = array
         self._nbytes = nbytes
-        self._asked = asked_of(self._storage)
         self._lock = threading.Lock()
         self._unfinished = 0
 
@@ -191,7 +217,7 @@ class PartWriter:
 
     def _compressing(self, batch: EncodedBatch) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
-        shared, target = self._shared, self._shared.storage.chunk_bytes
+        shared, target = self._shared, self._shared.chunk_bytes
         compressions = [
             compression_of(stream, [data[0]], self._asked)
             for stream, data in zip(batch.streams, batch.data, strict=True)
