@@ -21,7 +21,6 @@ from blztable.columns.parts.sample import SAMPLED_ROWS, sample
 from blztable.columns.parts.stream import (
     Stream,
     bytes_of_codes,
-    need,
     typesize_of_codes,
     width_of,
 )
@@ -277,9 +276,3 @@ def _text_items(items: pa.Array) -> list[Stream]:
     lengths = replace(numbers.encode_lengths(offsets, ONE_PAGE), name=ITEMS_LENGTHS)
     body = bytes_of(items.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
     return [lengths, Stream(ITEMS_VALUES, PLAIN, body, is_text=True)]
-
-
-def check(codes: Array, items: int) -> Array:
-    """Return codes, if each numbers an item."""
-    need(not len(codes) or int(codes.max()) < items, "codes: one numbers no item")
-    return codes

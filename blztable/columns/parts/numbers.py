@@ -7,7 +7,6 @@ Sums wrap, so any codes make some words. Knows no types.
 A sample tells first whether an encoding may help; then every value is verified.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,6 @@ from blztable.columns.parts.stream import (
     Stream,
     bytes_of_codes,
     cuts,
-    need,
     room_for,
     typesize_of_codes,
     width_of,
@@ -146,45 +144,6 @@ def _width_of_steps(parts: list[Array]) -> int:
     return width_of(most - least)
 
 
-def decode(stream: Stream, rows: int, page: int, low: Array, chosen: Array | slice) -> Array:
-    """Return the words of some rows of a part: a slice of them, or ascending rows."""
-    codes = stream.codes(rows)
-    if stream.flags & SUM:
-        return _summed(stream, codes, page, chosen)
-    if stream.width == 8:
-        # Sums of unsigned and signed numbers would be floats.
-        codes = codes.view(WORD)
-    base = stream.words[: len(low)] if len(stream.words) else low
-    need(len(base) == len(low), "bases")
-    some = codes[chosen]
-    if isinstance(chosen, slice):
-        start, stop, _ = chosen.indices(rows)
-        inside = slice(start - (start >> page << page), None)
-        bases = np.repeat(base[start >> page : (stop + (1 << page) - 1) >> page], 1 << page)
-        words = some + bases[inside][: len(some)]
-    else:
-        words = some + base[chosen >> page]
-    return words
-
-
-def _summed(stream: Stream, codes: Array, page: int, chosen: Array | slice) -> Array:
-    """Return the words of some rows: the first of their page, and the distances up to them."""
-    rows = len(codes)
-    first, least = stream.words[:-1], int(stream.words[-1])
-    need(len(first) == len(cuts(rows, page)), "bases")
-    numbers = np.arange(rows)[chosen] if isinstance(chosen, slice) else chosen
-    words = np.empty(len(numbers), WORD)
-    for number in np.unique(numbers >> page).tolist():
-        begin = number << page
-        here = (numbers >> page) == number
-        inside = numbers[here] - begin
-        steps = np.cumsum(codes[begin : begin + int(inside.max()) + 1], dtype=np.uint64)
-        steps -= steps[0]
-        distance = inside.astype(np.uint64) * np.uint64(least & (1 << 64) - 1)
-        words[here] = (steps[inside] + distance).view(WORD) + first[number]
-    return words
-
-
 def encode_lengths(offsets: Array, page: int) -> Stream:
     """Return the lengths of items: codes, where each page begins and the last ends, the least."""
     lengths = np.diff(offsets)
@@ -200,36 +159,6 @@ def encode_lengths(offsets: Array, page: int) -> Stream:
         data = codes.view(np.uint8)
     typesize = typesize_of_codes(len(data), width)
     return Stream(LENGTHS, NUMBERS, data, typesize, words, SUM, width=width)
-
-
-def check_lengths(stream: Stream, rows: int, page: int) -> None:
-    """Check what the words of lengths say of pages, without their codes."""
-    starts, least = stream.words[:-1], int(stream.words[-1]) if len(stream.words) else -1
-    need(len(starts) == len(cuts(rows, page)) + 1, "bases of lengths")
-    need(least >= 0 and int(starts[0]) == 0, "bases of lengths")
-    need((np.diff(starts) >= 0).all(), "bases of lengths")
-    need(int(starts[-1]) < 1 << 44, "total of lengths")
-
-
-def ends_of_rows(stream: Stream, rows: int, page: int, chosen: Array) -> tuple[Array, Array]:
-    """Return where the items of ascending rows begin and end in the bytes of the part."""
-    codes, starts, least = stream.codes(rows), stream.words[:-1], int(stream.words[-1])
-    begins, ends = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
-    page_of = chosen >> page
-    for number in np.unique(page_of).tolist():
-        here = page_of == number
-        begin = number << page
-        inside = chosen[here] - begin
-        last = int(inside.max()) + 1
-        lengths = codes[begin : begin + last].astype(np.int64) + least
-        need(last < 1 or int(lengths.max(initial=0)) < 1 << 44, "lengths")
-        after = np.cumsum(lengths) + starts[number]
-        need(int(after[-1]) <= int(starts[number + 1]), "lengths of a page")
-        if begin + last == min(begin + (1 << page), rows):
-            need(int(after[-1]) == int(starts[number + 1]), "lengths of a page")
-        ends[here] = after[inside]
-        begins[here] = after[inside] - lengths[inside]
-    return begins, ends
 
 
 @dataclass(frozen=True)
@@ -349,17 +278,3 @@ def whole(values: Array, power: int, times: bool, integers: Array) -> Array:
             np.divide(integers, POWERS[power], out=scaled)
     wrong: Array = scaled.view("<u8") != values.view("<u8")
     return wrong
-
-
-def value_of(power: int, times: bool) -> Callable[[Array], Array]:
-    """Return the function from integers to doubles."""
-    if power == 0:
-        return lambda integers: np.asarray(integers, "<f8")
-    if times:
-        return lambda integers: integers * float(f"1e{-power}")
-    return lambda integers: integers / float(f"1e{power}")
-
-
-def is_times(stream: Stream) -> bool:
-    """True if the integers of a stream are multiplied by a power of ten."""
-    return bool(stream.flags & TIMES)

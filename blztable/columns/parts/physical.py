@@ -15,7 +15,7 @@ import pyarrow as pa
 from blztable.arrow.nested.nodes import NESTED
 from blztable.arrow.types import bytes_of, mask_of, numbers_in, stored_type
 from blztable.errors import FormatError
-from blztable.format.bounds import LEAST, Order, words_of_floats, words_of_integers
+from blztable.format.bounds import Order, words_of_floats, words_of_integers
 from blztable.format.records import WORD, Array
 
 # The numpy types of the types whose values numpy can view and order.
@@ -188,16 +188,3 @@ def words_of(values: Array, form: Physical) -> Array:
 def upper_words(values: Array, form: Physical) -> Array:
     """Return a word of each wide decimal that bounds it: its upper 64 bits."""
     return np.ascontiguousarray(values).view(WORD).reshape(len(values), form.width // 8)[:, -1]
-
-
-def put_words(words: Array, form: Physical, out: Array) -> None:
-    """Write the values of words, of any form but floats, into a result."""
-    if form.form is Form.WIDE:
-        limbs = out.view(WORD).reshape(len(words), form.width // 8)
-        limbs[:, 0] = words
-        limbs[:, 1:] = (words >> 63)[:, None]
-    elif form.form is Form.UNSIGNED and form.width == 8:
-        np.bitwise_xor(words, LEAST, out=out.view(WORD))
-    else:
-        assert form.dtype is not None
-        np.copyto(out.view(form.dtype), words, casting="unsafe")

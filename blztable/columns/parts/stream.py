@@ -58,7 +58,8 @@ class Encoded(Protocol):
 class Stream:
     """A stream of a part: the fields of its record, its words, and its decompressed bytes.
 
-    `is_text` says that the bytes are those of text or binary, which is compressed in another way than numbers.
+    `is_text` says that the bytes are those of text or binary, which is compressed in another way
+    than numbers.
     `sizes` has the bytes of each item, if each is to be a chunk.
     """
 
