@@ -30,6 +30,7 @@ from blztable.cli import main
 from blztable.engine.version import vacuum
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
+from support import stored
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 BLZ = [sys.executable, "-m", "blztable"]
@@ -420,13 +421,14 @@ def test_a_killed_import_leaves_the_table_as_it_was(run, layout):
 @pytest.mark.usefixtures("own_files_here")
 def test_an_export_is_seen_only_when_it_is_complete(run, place):
     blz.to_blz(
-        pa.table({"a": range(10), "b": [10] * 9 + [0]}),
+        pa.table({"a": [n * 37 % 101 for n in range(10)], "b": [10] * 9 + [0]}),
         "t.blz",
         storage=blz.Storage(row_group_rows=5),
     )
     Path("out.csv").write_text("old")
     os.chmod("out.csv", 0o640)
-    part = Path("t.blz/data/col0/__2__.bin")
+    with blz.open("t.blz") as table:
+        part = Path("t.blz", stored.key(table, "a", 1))
     content = part.read_bytes()
     part.unlink()
     assert "the file is missing" in run("export", "t.blz", "-o", "out.csv", code=3)

@@ -37,3 +37,10 @@ def kinds(version: Version, line: int, group: int = 0) -> list[tuple[int, int]]:
     """Return the name and the kind of each stream of a part."""
     streams = version.records([line], [group]).streams
     return list(zip(streams["name"].tolist(), streams["kind"].tolist(), strict=True))
+
+
+def key(table, name: str, group: int = 0) -> str:
+    """Return the key of the file that has a column in a row group."""
+    version = table._snapshot.version
+    line = version.nodes(version.schema.get_field_index(name))[0]
+    return version.parts(line).key(group)
