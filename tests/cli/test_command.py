@@ -485,10 +485,9 @@ def test_verify_tells_what_is_wrong_by_its_exit_code_too(run, path):
     for options in ([], ["--quick"]):
         code, out, err = run("verify", path, *options)
         assert (code, err) == (3, "")
-        assert out.splitlines()[1:] == [
-            f"{key}, column 'visits', rows 0 to 3: the file is missing",
-            "intact in all columns: rows none",
-        ]
+        _, problem, intact = out.splitlines()
+        assert problem.startswith(f"{key}, column 'visits', rows 0 to 3: the file is missing")
+        assert intact == "intact in all columns: rows none"
         assert ("no chunks" in out) == bool(options)
     code, out, err = run("verify", path, "--json")
     assert (code, err) == (3, "")
@@ -663,7 +662,7 @@ def test_streams_shows_how_each_column_is_stored(run, run_json, tmp_path):
     (column,) = run_json("streams", path)["columns"]
     (stream,) = column["streams"]
     assert column["name"] == "n"
-    assert (stream["encodings"], stream["codecs"]) == (["numbers"], ["zstd, byte"])
+    assert (stream["encodings"], stream["codecs"]) == (["numbers"], ["zstd, bit"])
     assert (stream["nbytes"], stream["nbytes_encoded"]) == (8192, 2048)
     title, line = run("streams", path)[1].splitlines()
     assert title.split() == [
@@ -675,4 +674,4 @@ def test_streams_shows_how_each_column_is_stored(run, run_json, tmp_path):
         "encoded",
         "cbytes",
     ]
-    assert line.split()[:7] == ["n", "values", "numbers", "zstd,", "byte", "8,192", "2,048"]
+    assert line.split()[:7] == ["n", "values", "numbers", "zstd,", "bit", "8,192", "2,048"]

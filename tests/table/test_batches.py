@@ -708,10 +708,8 @@ def damage(path, k: int) -> None:
     """Change a byte of the last chunk of a part."""
     file = path / layout.part((0,), k)
     data = bytearray(file.read_bytes())
-    version, pinned = versions.pin(LocalStore(path))
-    with pinned:
-        place = len(data) - version.parts(0).meta[k - 1].trailer_length - 8
-    data[place] ^= 0xFF
+    # The last four are the digest of the last chunk.
+    data[-8] ^= 0xFF
     file.write_bytes(data)
 
 

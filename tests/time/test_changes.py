@@ -230,7 +230,7 @@ def test_repair_of_a_column_without_nulls_says_what_to_do(tmp_path):
     blz.to_blz(data, path, storage=blz.Storage(encoding="plain", row_group_rows=50_000))
     file = sorted((path / "data/col0").glob("*.bin"))[0]
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[-10] ^= 1
     file.write_bytes(content)
     with blz.open(path, "a") as t:
         with pytest.raises(blz.SchemaError, match='on_corrupt="skip"'):
@@ -248,7 +248,7 @@ def test_repair_beside_an_append_loses_no_row_of_it():
     with blz.open(store) as t:
         key = stored.key(t, "n")
     content = bytearray(store.get(key))
-    content[len(content) // 2] ^= 1
+    content[-10] ^= 1
     store.put(key, bytes(content))
 
     def theirs():
