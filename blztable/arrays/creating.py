@@ -32,7 +32,7 @@ MAX_ROOM = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ArrayOptions:
     """The options of `SuperChunk.create`."""
 
     chunk_shape: tuple[int, ...] | None = None
@@ -48,7 +48,9 @@ class Options:
     version: int | None = None
 
 
-def new_front(dtype: Any, shape: tuple[int, ...], options: Options, *, is_stream: bool) -> Front:
+def new_front(
+    dtype: Any, shape: tuple[int, ...], options: ArrayOptions, *, is_stream: bool
+) -> Front:
     """Return the front of a new array of no rows; an error names the option that is wrong."""
     items = BYTES if dtype is bytes else STR if dtype is str else ""
     if isinstance(dtype, str) and dtype in (BYTES, STR):
@@ -128,7 +130,7 @@ def lengths(name: str, given: object) -> tuple[int, ...]:
         raise TypeError(f"{name} is {given!r}; expected a tuple of whole numbers") from None
 
 
-def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: Options) -> None:
+def _check(kind: np.dtype, items: str, shape: tuple[int, ...], options: ArrayOptions) -> None:
     if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 0 or max(shape) > MAX_ITEMS:
         raise ValueError(f"shape is {shape}; expected 1 to {MAX_DIMENSIONS} lengths from 0")
     if items and len(shape) != 1:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blztable.arrays.arrow import to_arrow
 from blztable.arrays.attributes import ArrayAttributes, plain
-from blztable.arrays.creating import Options, checked_reserve, fresh_front, lengths, new_front
+from blztable.arrays.creating import ArrayOptions, checked_reserve, fresh_front, lengths, new_front
 from blztable.arrays.files.front import Front, is_genuine
 from blztable.arrays.files.own import Own
 from blztable.arrays.files.trailer import Layer
@@ -176,7 +176,7 @@ class SuperChunk(Closing):
         >>> blz.SuperChunk.open("a.blp")
         <SuperChunk ...a.blp: int32, shape (10,)>
         """
-        options = Options(
+        options = ArrayOptions(
             chunk_shape=None if chunk_shape is None else lengths("chunk_shape", chunk_shape),
             order=order,
             compression=compression,
