@@ -74,6 +74,9 @@ class SourceFile:
         self._source = source
         self.key = source.name
 
+    def check(self) -> None:
+        """Do nothing: the file is open."""
+
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
         data = self._source.read(offset, len(buffer))

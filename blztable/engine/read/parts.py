@@ -10,7 +10,7 @@ Errors of streams say which chunk; `Part.error_context` adds the file and the co
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -57,6 +57,18 @@ UNTRIMMED_PARTS, UNTRIMMED_BYTES = 64, 4 << 20
 UNCHECKED_BYTES = 64 << 20
 # Scratch memory of a thread: chunks as they are in the file, and from there on one for each stream.
 _RAW, _ROOM = 0, 1
+
+
+class ChunkFile(Protocol):
+    """A file as a part reads its chunks."""
+
+    key: str
+
+    def check(self) -> None:
+        """Open the file; CorruptError if it is missing."""
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
 
 
 class PartFile:
@@ -344,7 +356,7 @@ class Part(EncodedRows):
     """
 
     def __init__(
-        self, type_: pa.DataType, records: Records, number: int, file: PartFile | None, context: str
+        self, type_: pa.DataType, records: Records, number: int, file: ChunkFile | None, context: str
     ) -> None:
         """Take the part of this number from records that were compared with the type."""
         record = records.parts[number].item()
