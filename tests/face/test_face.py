@@ -123,7 +123,6 @@ def test_mode_x_refuses_and_mode_w_replaces(path):
         ({"clevel": 10}, "clevel must be an integer from 0 to 9, not 10"),
         ({"clevel": True}, "clevel must be an integer from 0 to 9, not True"),
         ({"shuffle": "bits"}, "shuffle must be one of .*, not 'bits'"),
-        ({"checksum": "none"}, "checksum must be one of .*, not 'none'"),
         ({"durability": "some"}, "durability must be one of 'full', 'process', not 'some'"),
         ({"page_rows": 1000}, "page_rows must be a power of two from 8.*, not 1000"),
         ({"row_group_rows": 0}, "row_group_rows must be an integer from 1 to 2..62, not 0"),
@@ -210,7 +209,7 @@ def codecs(path) -> dict[str, set[str]]:
 
 
 def test_compression_of_single_columns_is_applied(tmp_path):
-    rows = range(10_000)
+    rows = np.random.default_rng(0).integers(0, 1000, 10_000)
     table = pa.table({"a": rows, "b": rows, "c": rows})
     blz.to_blz(
         table,
@@ -716,7 +715,7 @@ def test_a_table_tells_what_it_is(path):
         assert table.schema == DATA.schema
         assert table.columns == ["n", "x", "text"]
         bundles = [file.stat().st_size for file in path.glob("data/group/*.bin")]
-        assert sum(bundles) == table.cbytes
+        assert 0 < table.cbytes < sum(bundles)
         assert table.nbytes == sum(table[name].nbytes for name in table.columns)
         assert table.nbytes >= 5 * 16
         assert table.to_arrow() == DATA

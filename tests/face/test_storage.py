@@ -45,7 +45,7 @@ def test_the_properties_keep_what_is_for_all_columns_and_what_is_for_one(storage
     store = MemoryStore()
     columns = {"columns": storage.columns} if storage.columns else {}
     blz.to_blz(DATA, store, storage=replace(storage, **columns))
-    assert kept(store) == {**properties, "checksum": "crc32"}
+    assert kept(store) == properties
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,6 @@ def test_properties_that_make_no_sense_are_damage(properties):
 @pytest.mark.parametrize(
     "option",
     [
-        {"checksum": "md5"},
         {"row_group_rows": 9},
         {"expectedlen": 9},
         {"nan_as_null": True},
@@ -137,11 +136,11 @@ def test_the_settings_of_a_table_are_replaced_as_one_value():
     blz.to_blz(DATA, store, storage=BY_COLUMN)
     with blz.open(store, "a") as table:
         table.configure(storage=replace(table.storage, row_group_rows=1))
-        assert table.storage == replace(BY_COLUMN, checksum="crc32", row_group_rows=1)
+        assert table.storage == replace(BY_COLUMN, row_group_rows=1)
         table.append(DATA)
         assert [group.stop - group.start for group in table.row_groups][-2:] == [1, 1]
         table.configure(storage=blz.Storage())
-        assert table.storage == blz.Storage(checksum="crc32")
+        assert table.storage == blz.Storage()
         for wrong in (blz.Storage(layout="file"), blz.Storage(attrs={"x": 1})):
             with pytest.raises(ValueError, match="configure takes no"):
                 table.configure(storage=wrong)
