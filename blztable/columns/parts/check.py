@@ -249,4 +249,3 @@ def _counted(counts: Array) -> Array:
     """Return 0, 1, ... up to each count."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-

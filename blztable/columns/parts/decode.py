@@ -132,6 +132,8 @@ class EncodedRows:
             return
         if isinstance(chosen, np.ndarray):
             self._fill(stream, chosen, out)
+        elif len(chosen) == 1:
+            self._fill(stream, chosen[0], out)
         else:
             for place, rows in _places(chosen):
                 if rows.start < rows.stop:
@@ -143,7 +145,9 @@ class EncodedRows:
 
     @property
     def _wrong(self) -> str:
-        return "is no boolean" if self.form.form is Form.BOOL else f"has more digits than {self.type}"
+        return (
+            "is no boolean" if self.form.form is Form.BOOL else f"has more digits than {self.type}"
+        )
 
     def _are_values(self, data: Array) -> bool:
         """True if bytes are values of the type. Those of null rows may be anything."""
@@ -447,7 +451,10 @@ def count_of(chosen: Rows) -> int:
     """Return the number of rows."""
     if isinstance(chosen, np.ndarray):
         return len(chosen)
-    return sum(one.stop - one.start for one in chosen)
+    count: int = 0
+    for one in chosen:
+        count += one.stop - one.start
+    return count
 
 
 def _places(chosen: Sequence[slice]) -> Iterator[tuple[slice, slice]]:

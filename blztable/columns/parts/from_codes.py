@@ -45,20 +45,19 @@ def fill(
             _put(stream, codes, bases[0], place)
             continue
         np.copyto(place, codes, casting="unsafe")
-        for number, first, last in _segments(row, len(codes), page):
-            place[first:last] += base[number]
+        for number in range(row >> page, (row + len(codes) - 1 >> page) + 1):
+            first = number << page
+            place[max(first - row, 0) : first + (1 << page) - row] += base[number]
         _scale(stream, place, codes)
     _finish(form, out)
 
 
-def pick(
-    stream: Encoded, form: Physical, page: int, low: Array, rows: Array, out: Array
-) -> None:
+def pick(stream: Encoded, form: Physical, page: int, low: Array, rows: Array, out: Array) -> None:
     """Put the values of ascending rows into a result, given the least word of each page."""
     values = values_in(form, out)
     if stream.flags & SUM:
         steps, first, at, number = _steps(stream, page, rows)
-        steps = np.cumsum(steps, dtype=np.uint64)
+        steps = steps.cumsum(dtype=np.uint64)
         inside = (rows - (number << page)).astype(np.uint64)
         words = steps[at] - steps[first] + inside * np.uint64(int(stream.words[-1]) & _ALL)
         words += _firsts(stream, form)[number]
@@ -171,12 +170,15 @@ def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array
     page.
     """
     number = rows >> page
-    firsts = np.flatnonzero(np.diff(number, prepend=-1))
-    counts = np.diff(np.append(firsts, len(rows)))
+    is_first = np.ones(len(number), bool)
+    is_first[1:] = number[1:] != number[:-1]
+    firsts = is_first.nonzero()[0]
+    counts = np.empty(len(firsts), np.int64)
+    counts[:-1], counts[-1:] = firsts[1:] - firsts[:-1], len(rows) - firsts[-1:]
     begin = number[firsts] << page
     stops = rows[firsts + counts - 1] + 1
-    before = np.cumsum(stops - begin) - (stops - begin)
-    first = np.repeat(before, counts)
+    before = (stops - begin).cumsum() - (stops - begin)
+    first = before.repeat(counts)
     if not stream.width:
         codes = np.zeros(int((stops - begin).sum()), np.uint8)
     else:
@@ -185,9 +187,7 @@ def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array
     return codes, first, first + rows - (number << page), number
 
 
-def ends(
-    stream: Encoded, rows: int, page: int, start: int, stop: int, first: int = 0
-) -> Array:
+def ends(stream: Encoded, rows: int, page: int, start: int, stop: int, first: int = 0) -> Array:
     """Return where the items of adjacent rows begin, and where the last one ends.
 
     `first` is added to each. `start` is where a page begins.
@@ -270,7 +270,7 @@ def numbers_at(stream: Encoded, rows: Array, dtype: np.dtype[Any]) -> Array:
 def gathered(stream: Encoded, starts: Array, stops: Array) -> Array:
     """Return the bytes of ascending ranges, one after the other."""
     sizes = stops - starts
-    before = np.cumsum(sizes) - sizes
+    before = sizes.cumsum() - sizes
     out = np.empty(int(sizes.sum()), np.uint8)
     for at, first, last, data in stream.pick(starts, stops):
         low = np.maximum(starts[first:last], at)
@@ -283,7 +283,7 @@ def gathered(stream: Encoded, starts: Array, stops: Array) -> Array:
             for begin, end, to in moves:
                 out[to : to + end - begin] = data[begin:end]
         elif total:
-            inner = np.cumsum(counts) - counts
-            index = np.repeat(low - at - inner, counts) + np.arange(total)
+            inner = counts.cumsum() - counts
+            index = (low - at - inner).repeat(counts) + np.arange(total)
             out[place[0] : place[0] + total] = data[index]
     return out

@@ -56,8 +56,11 @@ class OpenColumns(Closing):
         return self if projection is self.projection else OpenColumns(projection, self.parts)
 
     def forget_before(self, group: int) -> None:
-        """Drop the parts of earlier row groups."""
-        self.parts.forget_before(group)
+        """Drop the parts of earlier row groups, unless others read them, too."""
+        if self._is_owner:
+            self.parts.forget_before(group)
+        else:
+            self.parts.trim()
 
     def close(self) -> None:
         """Close the files, unless others read from them, too."""

@@ -11,6 +11,7 @@ Tasks of few bytes are joined. A read of few bytes runs in the caller's thread a
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +37,13 @@ def read_flat(
     parts: OpenParts, reads: Sequence["FlatRead"], progress: Progress | None = None
 ) -> list[pa.ChunkedArray]:
     """Read the rows of each node; LimitError if the machine has not the memory for all of them."""
-    nbytes = sum(one.nbytes for one in reads)
+    nbytes = 0
+    for one in reads:
+        nbytes += one.nbytes
     check_memory(nbytes, parts.version.store.name)
     for one in reads:
         one.allocate()
-    tasks = (task for one in reads for task in one.tasks())
+    tasks = chain.from_iterable([one.tasks() for one in reads])
     is_small = nbytes < tuning.current.one_thread_bytes
     run(joined(tasks, progress), progress.report if progress else None, is_alone=is_small)
     return [one.finish() for one in reads]
@@ -78,8 +81,8 @@ class FlatRead:
     ----------
     type
         The type of the result.
-    count
-        The rows.
+    count, nbytes
+        The rows, and the bytes that are decoded, about.
     """
 
     def __init__(
@@ -92,20 +95,22 @@ class FlatRead:
     ) -> None:
         """Read rows, which ascend; with NaN where it stands for null, if asked for."""
         self.type = parts.version.node(line).type
-        self._rows = list(_by_part(parts, line, selected))
+        # Of each part: the part, its rows, their number and their bytes.
+        self._rows: list[tuple[Part, Rows, int, int]] = []
         self._with_nans = with_nans
-        self.count = sum(count_of(rows) for _, rows in self._rows)
+        self.count = self.nbytes = 0
+        for part, rows in _by_part(parts, line, selected):
+            count = count_of(rows)
+            nbytes = _nbytes(part, count)
+            self._rows.append((part, rows, count, nbytes))
+            self.count += count
+            self.nbytes += nbytes
         # Of values of one width.
         self._width = _width(self.type)
         self._values: Array | None = None
         # By task: the first row, and which rows have a value.
         self._valid: list[tuple[int, Array]] = []
         self._arrays: list[pa.Array | None] = []
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes that are decoded, about."""
-        return sum(_nbytes(part, rows) for part, rows in self._rows)
 
     def allocate(self) -> None:
         """Make the memory of values of one width, in the caller's thread.
@@ -120,14 +125,23 @@ class FlatRead:
         """Yield the tasks."""
         first = 0
         self._arrays = [None] * len(self._rows)
-        for number, (part, rows) in enumerate(self._rows):
-            for some in _cut(part, rows) if self._width is not None else (rows,):
-                count = count_of(some)
-                task = partial(self._fill, part, some, first)
-                if self._width is None:
-                    task = partial(self._make, number, part, some)
-                yield _nbytes(part, some), part.share * count / max(part.rows, 1), task
+        most = 2 * tuning.current.span_bytes
+        for number, (part, rows, count, nbytes) in enumerate(self._rows):
+            share = part.share / max(part.rows, 1)
+            if self._width is None:
+                yield nbytes, share * count, partial(self._make, number, part, rows)
+            elif nbytes <= most:
+                yield nbytes, share * count, partial(self._fill, part, rows, first)
                 first += count
+            else:
+                for some in _cut(part, rows):
+                    count = count_of(some)
+                    yield (
+                        _nbytes(part, count),
+                        share * count,
+                        partial(self._fill, part, some, first),
+                    )
+                    first += count
 
     def _fill(self, part: Part, rows: Rows, first: int) -> None:
         """Decode values of one width to their place."""
@@ -256,9 +270,8 @@ def _width(type_: pa.DataType) -> int | None:
     return None if form.form in (Form.BYTES, Form.ITEMS, Form.NOTHING) else form.width
 
 
-def _nbytes(part: Part, rows: Rows) -> int:
+def _nbytes(part: Part, count: int) -> int:
     """Return the bytes of rows of a part as they are decoded, about."""
-    count = count_of(rows)
     nbytes = count * part.form.width
     if part.form.form is Form.BYTES and part.rows:
         nbytes += max(part.nbytes - part.rows * part.form.width, 0) * count // part.rows

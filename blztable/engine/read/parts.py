@@ -31,6 +31,7 @@ from blztable.format import layout
 from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
+    address_of,
     decompress_blocks,
     decompress_into,
 )
@@ -44,6 +45,7 @@ from blztable.format.records import (
     Array,
     Records,
 )
+from blztable.storage.store import Reader
 
 # What errors call the streams, by number.
 STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
@@ -81,10 +83,11 @@ class PartFile:
         self._files, self.key = files, key
         self._version, self._group = version, group
 
-    def check(self) -> None:
-        """Open the file; CorruptError if it is missing."""
+    def open(self) -> Reader:
+        """Return the open file; CorruptError if it is missing."""
         try:
-            self._files.open(self.key)
+            # Other threads may open so many files that this one is closed meanwhile.
+            return self._files.open(self.key)
         except FileGoneError as error:
             rows = self._version.row_groups
             start = sum(rows[: self._group])
@@ -93,9 +96,7 @@ class PartFile:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
-        self.check()
-        # Other threads may open so many files meanwhile that this one is closed.
-        file = self._files.open(self.key)
+        file = self.open()
         count = file.read_into(offset, buffer)
         if count != len(buffer):
             raise CorruptError(
@@ -163,7 +164,7 @@ class StoredStream:
         for number, chunk in self._compressed(start // whole, (stop - 1) // whole + 1):
             low = number * whole
             high = min(low + whole, self.nbytes)
-            self._decompress(number, chunk, room.ctypes.data, high - low)
+            self._decompress(number, chunk, address_of(room), high - low)
             first = max(start, low)
             yield first, room[first - low : min(stop, high) - low]
 
@@ -171,7 +172,7 @@ class StoredStream:
         """Put the bytes from `start` to `stop` into a result."""
         if start >= stop:
             return
-        whole, address = self._chunk, out.ctypes.data
+        whole, address = self._chunk, address_of(out)
         for number, chunk in self._compressed(start // whole, (stop - 1) // whole + 1):
             low = number * whole
             high = min(low + whole, self.nbytes)
@@ -179,7 +180,7 @@ class StoredStream:
                 self._decompress(number, chunk, address + low - start, high - low)
                 continue
             room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-            self._decompress(number, chunk, room.ctypes.data, high - low)
+            self._decompress(number, chunk, address_of(room), high - low)
             first, last = max(start, low), min(stop, high)
             out[first - start : last - start] = room[first - low : last - low]
 
@@ -193,12 +194,12 @@ class StoredStream:
         whole, count = self._chunk, len(self._sizes)
         steps = np.bincount(starts // whole, minlength=count + 1)
         steps[1:] -= np.bincount((stops - 1) // whole, minlength=count)[:count]
-        begun = np.cumsum(steps)[:count]
-        needed = np.flatnonzero(begun)
+        # Methods of numpy's arrays: each of its functions would make up to five calls of Python.
+        needed = steps.cumsum()[:count].nonzero()[0]
         lows = needed * whole
-        firsts = np.searchsorted(stops, lows, "right").tolist()
-        lasts = np.searchsorted(starts, lows + whole).tolist()
-        cut = np.flatnonzero(np.diff(needed) != 1) + 1
+        firsts = stops.searchsorted(lows, "right").tolist()
+        lasts = starts.searchsorted(lows + whole).tolist()
+        cut = (needed[1:] - needed[:-1] != 1).nonzero()[0] + 1
         room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
         ranges = zip(firsts, lasts, strict=True)
         bounds = zip([0, *cut.tolist()], [*cut.tolist(), len(needed)], strict=True)
@@ -285,7 +286,7 @@ class ItemStream(StoredStream):
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Put the items of these rows, which have these lengths, into a result."""
-        places, address = self.places, out.ctypes.data
+        places, address = self.places, address_of(out)
         some = np.flatnonzero(lengths)
         numbers = rows[some]
         begins, ends = places[numbers].tolist(), places[numbers + 1].tolist()
@@ -419,7 +420,7 @@ class Part(EncodedRows):
         """Open the file; CorruptError if it is missing."""
         if self._file is not None:
             with self.error_context():
-                self._file.check()
+                self._file.open()
 
     def array(self, chosen: slice | Rows = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type; errors name the file and the chunk."""

@@ -146,7 +146,10 @@ def run(
     if not first:
         # Many runs of a read have no task.
         return
-    work = _Run(None, after_task, is_alone)
+    if is_alone:
+        _run_alone(chain(first, tasks), after_task)
+        return
+    work = _Run(None, after_task)
     deferred = DeferInterrupt(work.stop, others=False)
     try:
         with deferred:
@@ -159,6 +162,25 @@ def run(
         # A signal that is not deferred may end `with` before it calls anything.
         deferred.restore()
     work.check()
+
+
+def _run_alone(tasks: Iterator[Task], after_task: Callable[[], None] | None) -> None:
+    """Run tasks that are too short to be shared with other threads."""
+    waiting = [tasks]
+    with DeferInterrupt(others=False):
+        begin_blosc()
+        try:
+            while waiting:
+                task = next(waiting[-1], None)
+                if task is None:
+                    waiting.pop()
+                    continue
+                if more := task():
+                    waiting.append(iter(more))
+                if after_task is not None:
+                    after_task()
+        finally:
+            end_blosc()
 
 
 def run_groups(
@@ -220,10 +242,8 @@ class _Run:
         self,
         budget: MemoryBudget | None,
         after_task: Callable[[], None] | None,
-        is_alone: bool = False,
     ) -> None:
         self._budget = budget
-        self._is_alone = is_alone
         self._after_task = after_task
         self._groups: deque[Iterator[Task]] = deque()
         # Tasks that tasks returned; they are taken before the tasks of the groups.
@@ -330,7 +350,7 @@ class _Run:
 
     def _needs_help(self) -> bool:
         """True if more tasks wait: a single task ends before a helper has started."""
-        if self._is_alone or (self._budget is not None and self._budget.is_small()):
+        if self._budget is not None and self._budget.is_small():
             return False
         with self._changed:
             if not self._returned and (task := self._draw()) is not None:
