@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable.arrow.nested.nodes import Node
-from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.encode import EncodingOptions, encode
 from blztable.format import (
     bloscpack,
     bounds,

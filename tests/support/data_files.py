@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.types import as_stored
-from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.encode import EncodingOptions, encode
 from blztable.columns.parts.physical import dtype_text
 from blztable.format.checksums import crc32
 from blztable.format.chunk import EMPTY_CHUNK, Compression

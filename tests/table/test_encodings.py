@@ -392,7 +392,7 @@ def test_another_choice_of_encodings_is_as_intact(monkeypatch):
     monkeypatch.setattr(dictionary, "of_bytes", lambda *arguments: None)
     blz.to_blz(TABLE, stores[1], **arguments(encoding="auto", **CUTS))
     monkeypatch.setattr(dictionary, "of_values", lambda *arguments: None)
-    monkeypatch.setattr(encode._Part, "_is_constant", lambda *arguments: False)
+    monkeypatch.setattr(encode._PartBuilder, "_is_constant", lambda *arguments: False)
     blz.to_blz(TABLE, stores[2], **arguments(encoding="auto", **CUTS))
     monkeypatch.undo()
     kinds = [encodings_of(store) for store in stores]

@@ -47,7 +47,7 @@ PAGE = 14
 
 
 @dataclass(frozen=True)
-class Options:
+class EncodingOptions:
     """What is asked for a part.
 
     Attributes
@@ -68,7 +68,7 @@ class Options:
     worth: Worth = lambda data: len(data) / 2
 
 
-USUAL = Options()
+USUAL = EncodingOptions()
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class EncodedPart:
     prefix: bytes = b""
 
 
-def encode(array: pa.Array, page: int = PAGE, options: Options = USUAL) -> EncodedPart:
+def encode(array: pa.Array, page: int = PAGE, options: EncodingOptions = USUAL) -> EncodedPart:
     """Return an array of a flat type, or the node of a nested one, as a part.
 
     Raises
@@ -100,7 +100,7 @@ def encode(array: pa.Array, page: int = PAGE, options: Options = USUAL) -> Encod
         # Encodings gain less than their words take, and a trial takes longer than the part.
         options = replace(options, plain=True)
     valid = mask_of(array)
-    part = _Part(rows, page, valid, bounds.empty(rows, page), options)
+    part = _PartBuilder(rows, page, valid, bounds.empty(rows, page), options)
     if pa.types.is_dictionary(array.type):
         part.encode_dictionary(array)
     else:
@@ -114,7 +114,7 @@ def encode(array: pa.Array, page: int = PAGE, options: Options = USUAL) -> Encod
     return part.finish()
 
 
-class _Part:
+class _PartBuilder:
     """A part while it is encoded: what the encodings of its values add to.
 
     Attributes
@@ -126,7 +126,7 @@ class _Part:
     """
 
     def __init__(
-        self, rows: int, page: int, valid: Array | None, pages: Array, options: Options
+        self, rows: int, page: int, valid: Array | None, pages: Array, options: EncodingOptions
     ) -> None:
         self.rows, self.page, self.valid, self.pages = rows, page, valid, pages
         self.options = options
@@ -410,7 +410,7 @@ def _plain(values: Array, form: Physical) -> Stream:
     return Stream(VALUES, PLAIN, data, form.width if form.width <= MAX_TYPESIZE else 1)
 
 
-def _bitmap(valid: Array, options: Options) -> Stream:
+def _bitmap(valid: Array, options: EncodingOptions) -> Stream:
     """Return validity: a bit a row, or nothing if no row has a value."""
     if not options.plain and not valid.any():
         return Stream(VALID, CONSTANT, words=np.zeros(1, WORD))

@@ -111,7 +111,7 @@ def runs_of(pieces: Sequence[ChunkInput]) -> list[tuple[int, int]]:
     return runs or [(0, 0)]
 
 
-class Facts(NamedTuple):
+class PartFacts(NamedTuple):
     """The records of the parts of a batch before they are compressed, as bytes."""
 
     parts: bytes
@@ -121,7 +121,7 @@ class Facts(NamedTuple):
     prefixes: bytes
 
 
-def facts_of(batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> Facts:
+def facts_of(batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> PartFacts:
     """Return what is known of parts before their chunks are compressed."""
     lines, words, count = [], list(batch.words), len(batch.columns)
     for number, (stream, data) in enumerate(zip(batch.streams, batch.data, strict=True)):
@@ -137,12 +137,12 @@ def facts_of(batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> Facts:
     sizes = (batch.page, batch.flags, len(batch.prefix), batch.pages.shape[1])
     part = _PART.pack(0, 0, batch.rows, batch.nbytes, 0, len(batch.streams), *sizes)
     joined = words[0] if len(words) == 1 else np.concatenate(words, axis=1) if words else NO_WORDS
-    return Facts(
+    return PartFacts(
         part * count, b"".join(lines) * count, batch.pages.tobytes(), joined.tobytes(), batch.prefix
     )
 
 
-def records_of(facts: Sequence[Facts], chunks: Sequence[bytes], crcs: Sequence[int]) -> Records:
+def records_of(facts: Sequence[PartFacts], chunks: Sequence[bytes], crcs: Sequence[int]) -> Records:
     """Return the records of parts whose chunks are compressed; without file and offset."""
     parts, streams, pages, words, prefixes = map(b"".join, zip(*facts, strict=True))
     table = np.empty((len(chunks), 2), "<u4")

@@ -19,7 +19,7 @@ from blztable import tuning
 from blztable.arrow.types import as_stored, is_number, numbers_in
 from blztable.columns.digits import rounded
 from blztable.columns.parts.batch import EncodedBatch, encode_batch
-from blztable.columns.parts.encode import PAGE, EncodedPart, Options, encode
+from blztable.columns.parts.encode import PAGE, EncodedPart, EncodingOptions, encode
 from blztable.columns.parts.physical import NUMPY_TYPES, physical
 from blztable.columns.types import one_array
 from blztable.engine.run.limits import MemoryBudget, check_pages
@@ -158,7 +158,7 @@ class PartWriter:
         page_rows = self._storage.page_rows
         page = PAGE if page_rows is None else page_rows.bit_length() - 1
         check_pages(self._column.type, len(array), 1 << page)
-        options = Options(
+        options = EncodingOptions(
             is_plain(self._storage),
             not is_packed(self._storage) and len(array) <= MOST_ITEMS,
             self._column.has_bounds,

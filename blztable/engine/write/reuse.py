@@ -27,7 +27,7 @@ from blztable.format.chunk import (
 )
 
 
-class StoredStream(Protocol):
+class OldStream(Protocol):
     """A stream that is stored: its typesize, and the decompressed bytes of each chunk."""
 
     typesize: int
@@ -37,17 +37,17 @@ class StoredStream(Protocol):
         """Return a chunk, compared with its digest."""
 
 
-class StoredPart(Protocol):
+class OldPart(Protocol):
     """A part that is stored: its streams, by name."""
 
-    streams: Mapping[int, StoredStream]
+    streams: Mapping[int, OldStream]
 
 
 # Returns a chunk, given its index in its part.
 Make = Callable[[int, ChunkInput], bytes]
 # Returns the part that a new part replaces, given the indices of the column and the row group in
 # this write. It may be called from any thread.
-Old = Callable[[int, int], StoredPart | None]
+Old = Callable[[int, int], OldPart | None]
 
 
 def compressing(index: int, piece: ChunkInput) -> bytes:
@@ -55,7 +55,7 @@ def compressing(index: int, piece: ChunkInput) -> bytes:
     return compressed(piece)
 
 
-def copying(old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> Make:
+def copying(old: OldPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]) -> Make:
     """Return a function that copies chunks of `old` with equal contents, compresses the others."""
     counterparts = dict(_counterparts(old, batch, cuts))
 
@@ -74,7 +74,7 @@ def copying(old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]])
     return copy_or_make
 
 
-def opened(old: Old, index: int, group: int) -> StoredPart | None:
+def opened(old: Old, index: int, group: int) -> OldPart | None:
     """Return the old part; None if none exists, or if it is damaged."""
     try:
         return old(index, group)
@@ -82,14 +82,14 @@ def opened(old: Old, index: int, group: int) -> StoredPart | None:
         return None
 
 
-def chunk_sizes(old: StoredPart) -> dict[int, int]:
+def chunk_sizes(old: OldPart) -> dict[int, int]:
     """Return the bytes of each chunk but the last of the streams of several chunks, by name."""
     return {name: one.sizes[0] for name, one in old.streams.items() if len(one.sizes) > 1}
 
 
 def _counterparts(
-    old: StoredPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]
-) -> Iterator[tuple[int, tuple[StoredStream, int]]]:
+    old: OldPart, batch: EncodedBatch, cuts: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, tuple[OldStream, int]]]:
     """Yield the new index, and the old stream and index, of chunks of one index and size.
 
     If an item of text grew, the chunks behind it begin at other rows, and few of them are equal.

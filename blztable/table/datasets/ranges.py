@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
@@ -21,17 +22,12 @@ from blztable.table.snapshot import Snapshot
 def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGroup]:
     """Return the row groups of a version, with the sizes of some columns."""
     groups = projection.version.row_groups
-    nbytes, cbytes = [0] * len(groups), [0] * len(groups)
-    if len(groups) == 1:
-        # The head has these sums: no line of the manifest is read.
-        nbytes = [sum(map(projection.nbytes, positions))]
-        cbytes = [sum(map(projection.cbytes, positions))]
-    for parts in chain.from_iterable(map(projection.parts, positions if len(groups) > 1 else ())):
-        for group in range(len(groups)):
-            nbytes[group] += sum(sizes[group] for sizes in parts.streams.values())
-            cbytes[group] += parts.meta.cbytes[group]
-    ends = pairwise(accumulate(groups, initial=0))
-    return [RowGroup(*rows, *sizes) for rows, *sizes in zip(ends, nbytes, cbytes, strict=True)]
+    nbytes, cbytes = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
+    for parts in chain.from_iterable(map(projection.parts, positions)):
+        nbytes += parts.records.parts["nbytes"].astype(np.int64)
+        cbytes += parts.records.parts["cbytes"].astype(np.int64)
+    ends, sizes = pairwise(accumulate(groups, initial=0)), (nbytes.tolist(), cbytes.tolist())
+    return [RowGroup(*rows, *both) for rows, *both in zip(ends, *sizes, strict=True)]
 
 
 def _cuts(groups: Sequence[int]) -> list[int]:

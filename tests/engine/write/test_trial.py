@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.encode import EncodingOptions, encode
 from blztable.columns.parts.stream import Stream
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
@@ -48,7 +48,7 @@ SMALL = ("zstd", 2)
 def streams_of(values, type_=None, *, plain=False):
     """Return the streams of an array."""
     array = values if isinstance(values, pa.Array) else pa.array(values, type_)
-    return {one.name: one for one in encode(array, options=Options(plain=plain)).streams}
+    return {one.name: one for one in encode(array, options=EncodingOptions(plain=plain)).streams}
 
 
 def tried(stream, **asked):
