@@ -30,7 +30,7 @@ SMALL_CHUNK = 1 << 12
 
 def part_of(array: pa.Array, page: int, chunk: int, **options: object) -> tuple[Records, list]:
     """Return the records of an array, without places, and its compressed chunks."""
-    part = encode(as_stored(array), page, Options(**options))
+    part = encode(as_stored(array), page, EncodingOptions(**options))
     streams, listed, all_chunks, words = [], [], [], []
     flags = part.flags
     for stream in part.streams:
