@@ -203,6 +203,47 @@ def address_of(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
+HEADERS = np.dtype(
+    [
+        ("version", "u1"),
+        ("version_lz", "u1"),
+        ("flags", "u1"),
+        ("typesize", "u1"),
+        ("nbytes", "<u4"),
+        ("blocksize", "<u4"),
+        ("ctbytes", "<u4"),
+    ]
+)
+assert HEADERS.itemsize == CHUNK_HEADER.size
+_KNOWN_CODECS = np.isin(np.arange(8), list(CODEC_NAMES))
+
+
+def are_sound(
+    data: Buffer, starts: np.ndarray, sizes: np.ndarray, nbytes: int, typesize: int | None
+) -> np.ndarray:
+    """Return for each of many chunks within `data` whether `decompress_into` takes its header.
+
+    All have the same decompressed bytes and, unless it is None, the same typesize.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    places = starts[:, np.newaxis] + np.arange(CHUNK_HEADER.size)
+    header = raw[places].view(HEADERS)[:, 0]
+    flags, blocksize = header["flags"], header["blocksize"].astype(np.int64)
+    sound = (header["version"] == VERSION) & (header["version_lz"] == VERSION_LZ)
+    sound &= (flags & RESERVED == 0) & (header["typesize"] > 0)
+    if typesize is not None:
+        sound &= header["typesize"] == typesize
+    sound &= (header["nbytes"] == nbytes) & (header["ctbytes"] == sizes)
+    sound &= (sizes > CHUNK_HEADER.size) & (sizes <= nbytes + CHUNK_HEADER.size)
+    sound &= (blocksize >= 1) & (blocksize <= nbytes)
+    both = BYTE_SHUFFLE | BIT_SHUFFLE
+    sound &= flags & both != both
+    blocks = -(-nbytes // np.maximum(blocksize, 1))
+    packed = _KNOWN_CODECS[flags >> CODEC_SHIFT] & (CHUNK_HEADER.size + 4 * blocks <= sizes)
+    is_stored = flags & MEMCPYED != 0
+    return sound & np.where(is_stored, sizes == nbytes + CHUNK_HEADER.size, packed)
+
+
 def _checked(
     chunk: Buffer, typesize: int, nbytes: int, most: int = MAX_CHUNK_BYTES
 ) -> tuple[int, int]:

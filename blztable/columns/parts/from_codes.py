@@ -11,10 +11,11 @@ import numpy as np
 
 from blztable.columns.parts.physical import Form, Physical
 from blztable.columns.parts.stream import Encoded, need
-from blztable.format.records import NAN_CODE, SUM, TIMES, Array
+from blztable.format.records import CONSTANT, NAN_CODE, PLAIN, SUM, TIMES, Array
 
 _ALL = (1 << 64) - 1
 _TOP = np.uint64(1 << 63)
+_LEAST = np.int64(-(1 << 63))
 # Ranges of at most so many bytes are copied byte by byte.
 _SHORT = 64
 
@@ -67,6 +68,57 @@ def pick(stream: Encoded, form: Physical, page: int, low: Array, rows: Array, ou
     _finish(form, out)
 
 
+def fill_matrix(
+    form: Any, physical_form: Physical, codes: Array | None, words: Array, out: Array
+) -> None:
+    """Put the values of parts of one form and one page into the rows of a matrix.
+
+    Parameters
+    ----------
+    form
+        The numbers of the parts: kind, flags, power, width, rows.
+    physical_form
+        The form of the type, which numpy knows.
+    codes
+        The bytes of the codes of each part, or of the values.
+    words
+        The base of each part; or the first word, and the least step.
+    out
+        The values.
+    """
+    dtype = f"<u{physical_form.width}"
+    if form["kind"] == PLAIN:
+        out.view(dtype)[:] = codes.view(dtype)
+        return
+    if form["kind"] == CONSTANT:
+        out.view(dtype)[:] = words[:, :1].astype(dtype)
+        return
+    is_float = physical_form.form is Form.FLOAT
+    is_large = physical_form.form is Form.UNSIGNED and physical_form.width == 8
+    values = out if is_float else out.view(dtype)
+    base, least = words[:, :1], words[:, 1:]
+    base = (base ^ _LEAST if is_large else base).astype(values.dtype)
+    rows = int(form["rows"])
+    if codes is None:
+        values[:] = 0
+    else:
+        codes = codes.view(f"<u{form['width']}")[:, :rows]
+        np.copyto(values, codes, casting="unsafe")
+    if form["flags"] & SUM:
+        values += least.astype(values.dtype)
+        values[:, :1] = base
+        np.cumsum(values, axis=1, out=values)
+        return
+    if base.any():
+        values += base
+    if form["power"] and form["flags"] & TIMES:
+        values *= float(f"1e-{form['power']}")
+    elif form["power"]:
+        values /= float(f"1e{form['power']}")
+    if form["flags"] & NAN_CODE:
+        np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
+
+
 def put(stream: Encoded, form: Physical, codes: Array, base: Array, out: Array) -> None:
     """Put the values of codes with a base into a result."""
     _put(stream, codes, _bases(stream, form, base)[0], values_in(form, out))
@@ -93,7 +145,7 @@ def _bases(stream: Encoded, form: Physical, low: Array) -> Array:
     """Return the base of each page in the form of the values."""
     base = stream.words[: len(low)] if len(stream.words) else low
     if form.form is Form.UNSIGNED and form.width == 8:
-        base = base ^ np.int64(-(1 << 63))
+        base = base ^ _LEAST
     if form.form is Form.FLOAT:
         return base.astype("<f8")
     return base.astype(f"<u{min(form.width, 8)}")

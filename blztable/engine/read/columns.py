@@ -20,6 +20,7 @@ from blztable.closing import Closing
 from blztable.columns.statistics import bounds
 from blztable.columns.statistics.bounds import Zones
 from blztable.engine.read import selection
+from blztable.engine.read.batch import read_batches
 from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, read_flat
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
@@ -189,9 +190,11 @@ class OpenColumns(Closing):
         """Return stored rows of columns, by index."""
         nested: dict[int, NestedRead] = {}
         reads: dict[int, Sequence[FlatRead]] = {}
+        found = self._batches(indices, selected, progress, with_nans)
+        indices = [index for index in dict.fromkeys(indices) if index not in found]
         lines = [line for index in indices for line in self.projection.nodes(index)]
         self.parts.describe(lines, sorted({one.group for one in selected}))
-        for index in dict.fromkeys(indices):
+        for index in indices:
             type_ = self.projection.schema.field(index).type
             if is_nested(type_):
                 one = nested[index] = self._nested(index, selected)
@@ -204,7 +207,6 @@ class OpenColumns(Closing):
             is_nan = index in with_nans
             reads[index] = [FlatRead(self.parts, line, selected, with_nans=is_nan)]
         arrays = iter(read_flat(self.parts, [one for of in reads.values() for one in of], progress))
-        found = {}
         for index, of_column in reads.items():
             columns = [next(arrays) for _ in of_column]
             if index in nested:
@@ -213,6 +215,25 @@ class OpenColumns(Closing):
             else:
                 found[index] = columns[0]
         return found
+
+    def _batches(
+        self,
+        indices: Sequence[int],
+        selected: Sequence[RowSelection],
+        progress: Progress | None,
+        with_nans: Container[int],
+    ) -> dict[int, pa.ChunkedArray]:
+        """Return the columns that many small parts are read of at once."""
+        spans = [one for one in selected if isinstance(one, RowSpan)]
+        if len(spans) < len(selected):
+            return {}
+        of_type = self.projection.schema.field
+        lines = {
+            index: self.projection.nodes(index)[0]
+            for index in indices
+            if index not in self.projection.dictionaries and not is_nested(of_type(index).type)
+        }
+        return read_batches(self.parts, lines, spans, progress, with_nans)
 
     def _nested(self, index: int, selected: Sequence[RowSelection]) -> NestedRead:
         """Return the read of a column of a nested type."""

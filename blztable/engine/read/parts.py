@@ -484,7 +484,7 @@ class OpenParts(Closing):
             return
         version, wanted = self.version, np.asarray(groups, np.int64)
         records = version.records(lines, wanted)
-        self._check(lines, records)
+        self.check_records(lines, records)
         of_groups = version.group_records(wanted)
         rows, bundles = of_groups["rows"].tolist(), of_groups["file"].tolist()
         number = 0
@@ -493,7 +493,7 @@ class OpenParts(Closing):
                 known[line, group] = _Described(records, number, live, bundle)
                 number += 1
 
-    def _check(self, lines: Sequence[int], records: Records) -> None:
+    def check_records(self, lines: Sequence[int], records: Records) -> None:
         """Compare records with the types of nodes; CorruptError names the column."""
         of_type: dict[pa.DataType, list[int]] = {}
         for place, line in enumerate(lines):
