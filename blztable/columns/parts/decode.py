@@ -17,7 +17,7 @@ from blztable.arrow.types import allocate, bitmap, bytes_of, nulls, stored_type,
 from blztable.columns.parts import decimals, from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, Physical, physical
 from blztable.columns.parts.spelling import spell
-from blztable.columns.parts.stream import Encoded, need
+from blztable.columns.parts.stream import EncodedStream, need
 from blztable.errors import CorruptError
 from blztable.format.records import (
     CONSTANT,
@@ -40,7 +40,7 @@ MAX_INT32 = (1 << 31) - 1
 # All items of a dictionary are one page of lengths.
 ONE_PAGE = 30
 # Ascending rows: slices of the part, or their numbers.
-Rows = Sequence[slice] | Array
+Chosen = Sequence[slice] | Array
 
 
 @dataclass
@@ -53,7 +53,7 @@ class EncodedRows:
     flags: int
     pages: Array
     nbytes: int
-    streams: Mapping[int, Encoded]
+    streams: Mapping[int, EncodedStream]
 
     @cached_property
     def form(self) -> Physical:
@@ -74,7 +74,7 @@ class EncodedRows:
             Form.NOTHING,
         )
 
-    def array(self, chosen: slice | Rows = slice(None)) -> pa.Array:
+    def array(self, chosen: slice | Chosen = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type."""
         if isinstance(chosen, slice):
             start, stop, _ = chosen.indices(self.rows)
@@ -104,7 +104,7 @@ class EncodedRows:
         """Return memory for values that these are decoded to."""
         return allocate(nbytes)
 
-    def valid(self, chosen: Rows, values: Array | None = None) -> Array | None:
+    def valid(self, chosen: Chosen, values: Array | None = None) -> Array | None:
         """Return which rows have a value, one boolean a row; None if all have.
 
         `values` are the values of these rows, if NaN may stand for null.
@@ -125,7 +125,7 @@ class EncodedRows:
 
     # Values of one width.
 
-    def fill(self, chosen: Rows, out: Array) -> None:
+    def fill(self, chosen: Chosen, out: Array) -> None:
         """Put values of one width into a result of bytes."""
         stream, width = self.streams.get(VALUES), self.form.width
         if stream is None or not len(out):
@@ -165,7 +165,7 @@ class EncodedRows:
         low: Array = self.pages["min"]
         return np.where(low <= self.pages["max"], low, 0)
 
-    def _fill(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+    def _fill(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         width = self.form.width
         if stream.kind == PLAIN:
             if isinstance(chosen, slice):
@@ -185,7 +185,7 @@ class EncodedRows:
         if stream.exceptions:
             self._put_exceptions(stream, chosen, out.view("<f8"))
 
-    def _look_up(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+    def _look_up(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         """Put the items of codes into a result."""
         items = _items_view(self._item_bytes, self.form.width)
         if not isinstance(chosen, slice) or not stream.width:
@@ -199,7 +199,7 @@ class EncodedRows:
             # Unlike the default mode, "wrap" writes to `out` without a buffer.
             np.take(items, codes, out=out[row : row + len(codes)], mode="wrap")
 
-    def _put_exceptions(self, stream: Encoded, chosen: slice | Array, out: Array) -> None:
+    def _put_exceptions(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         """Put the values that no integer gives into a result."""
         count = stream.exceptions
         rows, values = stream.words[-2 * count : -count], stream.words[-count:].view("<f8")
@@ -215,7 +215,7 @@ class EncodedRows:
 
     # Text, binary and lists.
 
-    def ends(self, chosen: Rows) -> tuple[Array, Array, Array]:
+    def ends(self, chosen: Chosen) -> tuple[Array, Array, Array]:
         """Return the offsets of items of some rows, and where they begin and end in the part.
 
         The items of a slice lie one behind the other, and begin and end once.
@@ -240,7 +240,7 @@ class EncodedRows:
         begins, stops = np.array(bounds, np.int64).reshape(-1, 2).T
         return _joined(pieces) if pieces else np.zeros(1, np.int64), begins, stops
 
-    def text(self, chosen: Rows) -> tuple[Array, pa.Buffer]:
+    def text(self, chosen: Chosen) -> tuple[Array, pa.Buffer]:
         """Return the offsets and the bytes of items of text or binary."""
         lengths = self.streams.get(LENGTHS)
         if lengths is not None and lengths.kind == DICTIONARY:
@@ -255,7 +255,7 @@ class EncodedRows:
         return ends, body
 
     def _put_items(
-        self, data: Encoded, chosen: Rows, ends: Array, begins: Array, stops: Array, out: Array
+        self, data: EncodedStream, chosen: Chosen, ends: Array, begins: Array, stops: Array, out: Array
     ) -> None:
         """Put the bytes of items into a result."""
         if data.kind == PER_ITEM:
@@ -276,7 +276,7 @@ class EncodedRows:
     def _with_offsets(
         self,
         type_: pa.DataType,
-        chosen: Rows,
+        chosen: Chosen,
         ends: Array,
         buffers: list[pa.Buffer],
         children: list[pa.Array] | None = None,
@@ -290,11 +290,11 @@ class EncodedRows:
     # Codes and items.
 
     @cached_property
-    def coded(self) -> Encoded | None:
+    def coded(self) -> EncodedStream | None:
         """Return the stream that may have codes."""
         return self.streams.get(LENGTHS if self.form.form is Form.BYTES else VALUES)
 
-    def codes(self, chosen: Rows) -> Array:
+    def codes(self, chosen: Chosen) -> Array:
         """Return the codes of some rows, as unsigned numbers."""
         stream, count = self.coded, count_of(chosen)
         if stream is None or not stream.width:
@@ -309,7 +309,7 @@ class EncodedRows:
                 stream.read_into(rows.start * width, rows.stop * width, out)
         return codes
 
-    def checked_codes(self, chosen: Rows) -> Array:
+    def checked_codes(self, chosen: Chosen) -> Array:
         """Return the codes of some rows, if each stands for a value."""
         codes, stream = self.codes(chosen), self.coded
         return self.checked(codes) if stream is not None and stream.kind == DICTIONARY else codes
@@ -339,7 +339,7 @@ class EncodedRows:
             return pc.if_else(pc.is_nan(values), None, values)
         return values
 
-    def _values_of_numbers(self, stream: Encoded, count: int, low: Array) -> pa.Array | None:
+    def _values_of_numbers(self, stream: EncodedStream, count: int, low: Array) -> pa.Array | None:
         out = allocate(count * self.form.width)
         codes = np.arange(count, dtype=f"<u{stream.width}")
         from_codes.put(stream, self.form, codes, low, view(out))
@@ -412,7 +412,7 @@ class EncodedRows:
         type_ = self.type.value_type
         return self.items if self.items.type.id == type_.id else self.items.cast(type_)
 
-    def _coded(self, chosen: Rows) -> pa.DictionaryArray:
+    def _coded(self, chosen: Chosen) -> pa.DictionaryArray:
         """Return rows of a dictionary type."""
         codes, valid = self.codes(chosen), self.valid(chosen)
         if self.item_count:
@@ -447,7 +447,7 @@ def check_text(ends: Array, body: pa.Buffer) -> None:
         raise CorruptError("an item of text begins inside a character")
 
 
-def count_of(chosen: Rows) -> int:
+def count_of(chosen: Chosen) -> int:
     """Return the number of rows."""
     if isinstance(chosen, np.ndarray):
         return len(chosen)
@@ -470,7 +470,7 @@ def _joined(arrays: list[Array]) -> Array:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _bits(stream: Encoded, rows: slice) -> Array:
+def _bits(stream: EncodedStream, rows: slice) -> Array:
     """Return a boolean for each bit of adjacent rows."""
     first = rows.start // 8
     data = np.empty(-(-rows.stop // 8) - first if rows.start < rows.stop else 0, np.uint8)
@@ -489,7 +489,7 @@ def _items_view(data: Array, width: int) -> Array:
     return data.view(f"<u{width}" if width in (1, 2, 4, 8) else f"|V{width}")
 
 
-def _all_bytes(stream: Encoded) -> Array:
+def _all_bytes(stream: EncodedStream) -> Array:
     data = bytes_of(allocate(stream.nbytes))
     if len(data):
         stream.read_into(0, stream.nbytes, data)

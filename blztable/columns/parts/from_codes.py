@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from blztable.columns.parts.physical import Form, Physical
-from blztable.columns.parts.stream import Encoded, need
+from blztable.columns.parts.stream import EncodedStream, need
 from blztable.format.records import CONSTANT, NAN_CODE, PLAIN, SUM, TIMES, Array
 
 _ALL = (1 << 64) - 1
@@ -21,7 +21,7 @@ _SHORT = 64
 
 
 def fill(
-    stream: Encoded, form: Physical, page: int, low: Array, start: int, stop: int, out: Array
+    stream: EncodedStream, form: Physical, page: int, low: Array, start: int, stop: int, out: Array
 ) -> None:
     """Put the values of adjacent rows into a result, given the least word of each page."""
     values = values_in(form, out)
@@ -53,7 +53,7 @@ def fill(
     _finish(form, out)
 
 
-def pick(stream: Encoded, form: Physical, page: int, low: Array, rows: Array, out: Array) -> None:
+def pick(stream: EncodedStream, form: Physical, page: int, low: Array, rows: Array, out: Array) -> None:
     """Put the values of ascending rows into a result, given the least word of each page."""
     values = values_in(form, out)
     if stream.flags & SUM:
@@ -119,7 +119,7 @@ def fill_matrix(
         np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
 
 
-def put(stream: Encoded, form: Physical, codes: Array, base: Array, out: Array) -> None:
+def put(stream: EncodedStream, form: Physical, codes: Array, base: Array, out: Array) -> None:
     """Put the values of codes with a base into a result."""
     _put(stream, codes, _bases(stream, form, base)[0], values_in(form, out))
     _finish(form, out)
@@ -141,7 +141,7 @@ def _finish(form: Physical, out: Array) -> None:
         np.right_shift(words[:, :1], 63, out=words[:, 1:])
 
 
-def _bases(stream: Encoded, form: Physical, low: Array) -> Array:
+def _bases(stream: EncodedStream, form: Physical, low: Array) -> Array:
     """Return the base of each page in the form of the values."""
     base = stream.words[: len(low)] if len(stream.words) else low
     if form.form is Form.UNSIGNED and form.width == 8:
@@ -151,7 +151,7 @@ def _bases(stream: Encoded, form: Physical, low: Array) -> Array:
     return base.astype(f"<u{min(form.width, 8)}")
 
 
-def _put(stream: Encoded, codes: Array, base: Any, values: Array) -> None:
+def _put(stream: EncodedStream, codes: Array, base: Any, values: Array) -> None:
     """Put codes with a base, or with one each, into a result."""
     np.copyto(values, codes, casting="unsafe")
     if base.ndim or base:
@@ -159,7 +159,7 @@ def _put(stream: Encoded, codes: Array, base: Any, values: Array) -> None:
     _scale(stream, values, codes)
 
 
-def _scale(stream: Encoded, values: Array, codes: Array) -> None:
+def _scale(stream: EncodedStream, values: Array, codes: Array) -> None:
     """Turn integers into the floats that they stand for."""
     if stream.power and stream.flags & TIMES:
         values *= float(f"1e-{stream.power}")
@@ -176,14 +176,14 @@ def _segments(row: int, count: int, page: int) -> Iterator[tuple[int, int, int]]
         yield number, max(first - row, 0), min(first + (1 << page) - row, count)
 
 
-def _firsts(stream: Encoded, form: Physical) -> Array:
+def _firsts(stream: EncodedStream, form: Physical) -> Array:
     """Return the first value of each page, for a stream of sums."""
     words = stream.words[:-1].view(np.uint64)
     return words ^ _TOP if form.form is Form.UNSIGNED and form.width == 8 else words
 
 
 def _fill_sums(
-    stream: Encoded, form: Physical, page: int, start: int, stop: int, values: Array
+    stream: EncodedStream, form: Physical, page: int, start: int, stop: int, values: Array
 ) -> None:
     first, least = _firsts(stream, form), stream.words[-1:].view(np.uint64)
     begin, width = start >> page << page, stream.width
@@ -215,7 +215,7 @@ def _fill_sums(
                 values[: place + high] = part[skipped - low :]
 
 
-def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array, Array]:
+def _steps(stream: EncodedStream, page: int, rows: Array) -> tuple[Array, Array, Array, Array]:
     """Return the codes up to the last of some rows of each page that has some.
 
     Returns the codes; for each row where its page begins among them, where the row is, and its
@@ -239,7 +239,7 @@ def _steps(stream: Encoded, page: int, rows: Array) -> tuple[Array, Array, Array
     return codes, first, first + rows - (number << page), number
 
 
-def ends(stream: Encoded, rows: int, page: int, start: int, stop: int, first: int = 0) -> Array:
+def ends(stream: EncodedStream, rows: int, page: int, start: int, stop: int, first: int = 0) -> Array:
     """Return where the items of adjacent rows begin, and where the last one ends.
 
     `first` is added to each. `start` is where a page begins.
@@ -272,7 +272,7 @@ def ends(stream: Encoded, rows: int, page: int, start: int, stop: int, first: in
     return found
 
 
-def ends_of_rows(stream: Encoded, rows: int, page: int, chosen: Array) -> tuple[Array, Array]:
+def ends_of_rows(stream: EncodedStream, rows: int, page: int, chosen: Array) -> tuple[Array, Array]:
     """Return where the items of ascending rows begin and end in the bytes of the part."""
     if not len(chosen):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -297,7 +297,7 @@ def _check_total(total: float, count: int, least: int) -> None:
     need(total + float(count) * least < 1 << 62, "lengths")
 
 
-def codes_at(stream: Encoded, rows: Array) -> Array:
+def codes_at(stream: EncodedStream, rows: Array) -> Array:
     """Return the codes of ascending rows; there are none of width 0."""
     width = stream.width
     if not width:
@@ -305,7 +305,7 @@ def codes_at(stream: Encoded, rows: Array) -> Array:
     return numbers_at(stream, rows, np.dtype(f"<u{width}"))
 
 
-def numbers_at(stream: Encoded, rows: Array, dtype: np.dtype[Any]) -> Array:
+def numbers_at(stream: EncodedStream, rows: Array, dtype: np.dtype[Any]) -> Array:
     """Return the values of ascending rows of a stream of values of one width.
 
     Its chunks have whole values.
@@ -319,7 +319,7 @@ def numbers_at(stream: Encoded, rows: Array, dtype: np.dtype[Any]) -> Array:
     return out
 
 
-def gathered(stream: Encoded, starts: Array, stops: Array) -> Array:
+def gathered(stream: EncodedStream, starts: Array, stops: Array) -> Array:
     """Return the bytes of ascending ranges, one after the other."""
     sizes = stops - starts
     before = sizes.cumsum() - sizes

@@ -16,7 +16,7 @@ CODE_WIDTHS = (0, 1, 2, 4, 8)
 CODE_TYPESIZE = 4
 
 
-class Encoded(Protocol):
+class EncodedStream(Protocol):
     """What a decoder needs of a stream: the fields of its record, its words, and its bytes.
 
     Arrays of bytes are valid until the next ones are asked for.

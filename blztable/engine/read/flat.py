@@ -19,7 +19,7 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.arrow.types import as_stored, bitmap, nulls, stored_type, view
 from blztable.columns.dictionaries import is_same
-from blztable.columns.parts.decode import Rows, count_of
+from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
@@ -96,7 +96,7 @@ class FlatRead:
         """Read rows, which ascend; with NaN where it stands for null, if asked for."""
         self.type = parts.version.node(line).type
         # Of each part: the part, its rows, their number and their bytes.
-        self._rows: list[tuple[Part, Rows, int, int]] = []
+        self._rows: list[tuple[Part, Chosen, int, int]] = []
         self._with_nans = with_nans
         self.count = self.nbytes = 0
         for part, rows in _by_part(parts, line, selected):
@@ -143,7 +143,7 @@ class FlatRead:
                     )
                     first += count
 
-    def _fill(self, part: Part, rows: Rows, first: int) -> None:
+    def _fill(self, part: Part, rows: Chosen, first: int) -> None:
         """Decode values of one width to their place."""
         assert self._values is not None and self._width is not None
         last = first + count_of(rows)
@@ -154,11 +154,11 @@ class FlatRead:
         if valid is not None and not valid.all():
             self._valid.append((first, valid))
 
-    def _make(self, number: int, part: Part, rows: Rows) -> None:
+    def _make(self, number: int, part: Part, rows: Chosen) -> None:
         """Decode an array."""
         self._arrays[number] = self.array_of(part, rows)
 
-    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+    def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return rows of a part."""
         return part.array(rows)
 
@@ -195,7 +195,7 @@ class CodesRead(FlatRead):
         super().__init__(parts, line, selected)
         self._width, self.type = None, pa.uint8()
 
-    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+    def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return the codes."""
         with part.error_context():
             codes = part.codes(rows)
@@ -224,7 +224,7 @@ class DictionaryRead(FlatRead):
         super().__init__(parts, line, selected)
         self._width, self.type = None, type_
 
-    def array_of(self, part: Part, rows: Rows) -> pa.Array:
+    def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return rows of a part: its codes and items, or those of its values."""
         with part.error_context():
             items = part.values_of_codes(part.rows)
@@ -239,7 +239,7 @@ class DictionaryRead(FlatRead):
 
 def _by_part(
     parts: OpenParts, line: int, selected: Sequence[RowSelection]
-) -> Iterator[tuple[Part, Rows]]:
+) -> Iterator[tuple[Part, Chosen]]:
     """Yield the rows of each part; spans of one part are joined."""
     group: int | None = None
     slices: list[slice] = []
@@ -281,7 +281,7 @@ def _nbytes(part: Part, count: int) -> int:
     return nbytes
 
 
-def _cut(part: Part, rows: Rows) -> Iterator[Rows]:
+def _cut(part: Part, rows: Chosen) -> Iterator[Chosen]:
     """Yield rows of a part in pieces of a few megabytes; chunks are not cut."""
     width = max(part.form.width, 1)
     most = tuning.current.span_bytes // width

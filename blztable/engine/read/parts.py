@@ -21,7 +21,7 @@ from blztable import tuning
 from blztable.arrow.types import allocate
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
-from blztable.columns.parts.decode import EncodedRows, Rows
+from blztable.columns.parts.decode import EncodedRows, Chosen
 from blztable.engine.read.files import ErrorContext, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
@@ -82,6 +82,10 @@ class PartFile:
         """Open nothing yet."""
         self._files, self.key = files, key
         self._version, self._group = version, group
+
+    def check(self) -> None:
+        """Open the file; CorruptError if it is missing."""
+        self.open()
 
     def open(self) -> Reader:
         """Return the open file; CorruptError if it is missing."""
@@ -420,9 +424,9 @@ class Part(EncodedRows):
         """Open the file; CorruptError if it is missing."""
         if self._file is not None:
             with self.error_context():
-                self._file.open()
+                self._file.check()
 
-    def array(self, chosen: slice | Rows = slice(None)) -> pa.Array:
+    def array(self, chosen: slice | Chosen = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type; errors name the file and the chunk."""
         with self.error_context():
             return super().array(chosen)
