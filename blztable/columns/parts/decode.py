@@ -255,7 +255,13 @@ class EncodedRows:
         return ends, body
 
     def _put_items(
-        self, data: EncodedStream, chosen: Chosen, ends: Array, begins: Array, stops: Array, out: Array
+        self,
+        data: EncodedStream,
+        chosen: Chosen,
+        ends: Array,
+        begins: Array,
+        stops: Array,
+        out: Array,
     ) -> None:
         """Put the bytes of items into a result."""
         if data.kind == PER_ITEM:

@@ -53,7 +53,9 @@ def fill(
     _finish(form, out)
 
 
-def pick(stream: EncodedStream, form: Physical, page: int, low: Array, rows: Array, out: Array) -> None:
+def pick(
+    stream: EncodedStream, form: Physical, page: int, low: Array, rows: Array, out: Array
+) -> None:
     """Put the values of ascending rows into a result, given the least word of each page."""
     values = values_in(form, out)
     if stream.flags & SUM:
@@ -239,7 +241,9 @@ def _steps(stream: EncodedStream, page: int, rows: Array) -> tuple[Array, Array,
     return codes, first, first + rows - (number << page), number
 
 
-def ends(stream: EncodedStream, rows: int, page: int, start: int, stop: int, first: int = 0) -> Array:
+def ends(
+    stream: EncodedStream, rows: int, page: int, start: int, stop: int, first: int = 0
+) -> Array:
     """Return where the items of adjacent rows begin, and where the last one ends.
 
     `first` is added to each. `start` is where a page begins.

@@ -379,7 +379,9 @@ class _Reader:
     def _read(self, columns: _Columns, cells: Array) -> tuple[memoryview, Array]:
         """Read the chunks of parts; return the bytes, and what to add to offsets of each part."""
         records, entries = columns.records, len(self._groups)
-        first = np.where(columns.valid_chunk[cells] >= 0, columns.valid_chunk[cells], columns.chunk[cells])
+        first = np.where(
+            columns.valid_chunk[cells] >= 0, columns.valid_chunk[cells], columns.chunk[cells]
+        )
         last = np.where(columns.chunk[cells] >= 0, columns.chunk[cells], columns.valid_chunk[cells])
         begins = np.zeros(len(cells), np.int64)
         some = np.flatnonzero(first >= 0)

@@ -21,7 +21,7 @@ from blztable import tuning
 from blztable.arrow.types import allocate
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
-from blztable.columns.parts.decode import EncodedRows, Chosen
+from blztable.columns.parts.decode import Chosen, EncodedRows
 from blztable.engine.read.files import ErrorContext, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
@@ -361,7 +361,12 @@ class Part(EncodedRows):
     """
 
     def __init__(
-        self, type_: pa.DataType, records: Records, number: int, file: ChunkFile | None, context: str
+        self,
+        type_: pa.DataType,
+        records: Records,
+        number: int,
+        file: ChunkFile | None,
+        context: str,
     ) -> None:
         """Take the part of this number from records that were compared with the type."""
         record = records.parts[number].item()
