@@ -23,6 +23,7 @@ from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 from blztable.storage.store import KeyNotFound
+from support import places
 from support.bit_equality import same_table
 from support.stores import Hooked
 
@@ -68,47 +69,41 @@ def path(intact, tmp_path):
     return Path(shutil.copytree(intact / "counted", tmp_path / "t.blz"))
 
 
-def flip(file, data):
-    file.write_bytes(
-        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
-    )
+def flip(file, data, chunk):
+    first, last = chunk
+    at = (first + last) // 2
+    file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 
-def cut(file, data):
+def cut(file, data, chunk):
     file.write_bytes(data[:-5])
 
 
-def empty(file, data):
+def empty(file, data, chunk):
     file.write_bytes(b"")
 
 
-def lengthen(file, data):
-    file.write_bytes(data + b"\0")
-
-
-def remove(file, data):
+def remove(file, data, chunk):
     file.unlink()
 
 
-def replace_by_a_directory(file, data):
+def replace_by_a_directory(file, data, chunk):
     file.unlink()
     file.mkdir()
 
 
-def replace_by_a_link(file, data):
+def replace_by_a_link(file, data, chunk):
     file.unlink()
     file.symlink_to("nowhere")
 
 
-HOW = [flip, cut, empty, lengthen, remove, replace_by_a_directory, replace_by_a_link]
+HOW = [flip, cut, empty, remove, replace_by_a_directory, replace_by_a_link]
 
 
 def damage(path, column: int, group: int, how=flip) -> str:
     """Damage a part; return its name."""
-    version, pinned = versions.pin(LocalStore(path))
-    with pinned:
-        key = version.parts(column).key(group, version.bundles)
-    how(path / key, (path / key).read_bytes())
+    key, chunks = places.chunks_of(path, column, group)
+    how(path / key, (path / key).read_bytes(), chunks[-1])
     return key
 
 
@@ -207,8 +202,8 @@ def blamed(table, keys, names) -> dict[int, set[str]]:
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
 def test_the_rows_of_a_shard_that_is_away_are_named_and_all_others_are_read(path, on_corrupt):
-    (path / "data/col1/__2__.bin").unlink()
-    words = r"__2__\.bin, column 'x': the file is missing; it has rows 12 to 24"
+    key = damage(path, 1, 1, remove)
+    words = f"{key}, column 'x': the file is missing; it has rows 12 to 24"
     if on_corrupt == "skip":
         with pytest.warns(UserWarning, match="rows 12 to 24 are left out: .*" + words):
             left = blz.read_table(path, on_corrupt="skip")
@@ -388,16 +383,16 @@ def test_another_word_is_told_before_a_table_is_looked_for(tmp_path, read):
 
 
 @every_read
-def test_a_damaged_line_of_the_manifest_is_raised(path, read):
+def test_damaged_records_of_the_manifest_are_raised(path, read):
     manifest = path / layout.manifest(1)
     data = manifest.read_bytes()
     version, pinned = versions.pin(LocalStore(path))
     pinned.close()
-    place = version.head.columns.offsets[2] + 20
+    place = data.index(version.records([2]).parts.tobytes())
     manifest.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     with pytest.raises(blz.CorruptError, match=layout.manifest(1)):
         read(path, on_corrupt="skip")
-    # A column with an intact line is still read.
+    # A column with intact records is still read.
     assert len(read(path, columns=["n"], on_corrupt="skip")) == ROWS
 
 
@@ -431,7 +426,7 @@ class FailingStore(LocalStore):
 
 def test_what_the_medium_cannot_read_any_more_is_skipped(path):
     store = FailingStore(path)
-    store.key = "data/col0/__2__.bin"
+    store.key = places.chunks_of(path, 0, 1)[0]
     store.error = blz.StorageError(errno.EIO, "Input/output error", f"{path}/{store.key}")
     with pytest.warns(UserWarning, match=r"rows 12 to 24 are left out: .*Input/output error"):
         found = blz.read_blz(store, on_corrupt="skip")
@@ -452,7 +447,7 @@ def test_what_the_medium_cannot_read_any_more_is_skipped(path):
 )
 def test_what_says_nothing_of_the_file_is_raised(path, error):
     store = FailingStore(path)
-    store.key, store.error = "data/col0/__2__.bin", error
+    store.key, store.error = places.chunks_of(path, 0, 1)[0], error
     damage(path, 0, 0)
     with pytest.raises(type(error)) as caught:
         blz.read_blz(store, on_corrupt="skip")
@@ -482,14 +477,14 @@ def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
 def test_any_store_will_do():
     store = RamStore("shelf")
     FRAME.to_blz(store, storage=blz.Storage(row_group_rows=GROUP))
-    store.delete(["data/col0/__1__.bin"])
+    store.delete([places.chunks_of(store, 0)[0]])
     with pytest.warns(UserWarning, match=r"rows 0 to 12 are left out: shelf/.*the file is missing"):
         assert len(blz.read_blz(Hooked(store), on_corrupt="skip")) == ROWS - GROUP
 
 
 def test_where_no_row_can_be_read_there_is_a_frame_without_rows(path):
-    for file in (path / "data" / "col3").glob("*.bin"):
-        flip(file, file.read_bytes())
+    for group in range(4):
+        damage(path, 3, group)
     with pytest.warns(UserWarning, match="are left out"):
         found = blz.read_blz(path, columns=["kind", "n"], on_corrupt="skip")
     assert (len(found), found["kind"].dtype.name) == (0, "category")
@@ -503,8 +498,8 @@ def test_a_part_that_cannot_be_opened_is_not_tried_page_by_page():
     store = RamStore()
     rows = pa.table({"n": range(4096), "x": pa.array([0.5] * 4096)})
     blz.to_blz(rows, store, storage=blz.Storage(page_rows=8, encoding="plain"))
-    key = layout.part((0,), 1)
-    store.put(key, b"none" + store.get(key)[4:])
+    key, _ = places.chunks_of(store, 0)
+    store.delete([key])
     opened = []
     watched = Hooked(store, before=lambda _, args: opened.extend(args if args == (key,) else ()))
     with pytest.warns(UserWarning, match="rows 0 to 4,096 are left out"):

@@ -17,8 +17,8 @@ from blztable.format.records import ITEM_CHUNKS, Records
 OnCorrupt = Literal["raise", "skip", "null"]
 ON_CORRUPT = get_args(OnCorrupt)
 
-# How many pieces the rows of a chunk have, about.
-PIECES_OF_CHUNK = 32
+# How many pieces the rows of a chunk have, about, and the rows of the smallest.
+PIECES_OF_CHUNK, LEAST_ROWS = 32, 8
 
 # Reads the rows from a start to a stop; returns the reason if that fails because of damage.
 Attempt = Callable[[int, int], str | None]
@@ -64,7 +64,7 @@ def piece_rows(records: Records) -> int:
     if (records.parts["flags"] & ITEM_CHUNKS).any():
         return 1
     rows, chunks = records.parts["rows"].max(initial=1), records.stream_chunks.max(initial=1)
-    return max(int(rows) // (PIECES_OF_CHUNK * int(chunks)), 1)
+    return max(int(rows) // (PIECES_OF_CHUNK * int(chunks)), LEAST_ROWS)
 
 
 def find_losses(
