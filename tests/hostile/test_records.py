@@ -39,6 +39,15 @@ def outcome(store: RamStore) -> pa.Table | None:
     return found
 
 
+def is_intact(store: RamStore) -> bool:
+    """True if verify, which reads also what no row needs, finds nothing."""
+    try:
+        with blz.open(store) as table:
+            return bool(table.verify())
+    except blz.BlzError:
+        return False
+
+
 def also_in_other_ways(store: RamStore) -> None:
     """Read rows, filter, and verify; errors of ours are welcome."""
     ways: list[Callable[[blz.CTable], object]] = [
@@ -198,7 +207,7 @@ def test_no_flipped_byte_of_a_version_or_a_leaf_gives_other_rows(name, step):
             copy.put(key, data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])
             found = outcome(copy)
             assert found is None or found == wanted, (key, at)
-            if found is not None:
+            if found is not None and is_intact(copy):
                 unnoticed.append((key, at))
     assert not unnoticed
 

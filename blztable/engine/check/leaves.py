@@ -83,10 +83,16 @@ def _below(
         return
     firsts = first + np.cumsum(run.groups["stored"]) - run.groups["stored"]
     groups = group + np.cumsum(run.groups["groups"]) - run.groups["groups"]
+    damaged: list[Problem] = []
+    for node in nodes:
+        try:
+            run.records([node.line])
+        except BlzError as error:
+            damaged.append(_problem(version, error, node, key, first, rows))
     for entry in range(len(run)):
         own = layout.leaf(int(run.groups["file"][entry]))
         start, count = int(firsts[entry]), int(run.groups["stored"][entry])
-        problems: list[Problem] = []
+        problems, damaged = damaged, []
         try:
             below = version.facts.below(run, entry)
         except BlzError as error:
@@ -97,7 +103,7 @@ def _below(
             try:
                 message = _belied(version, run, entry, below, node)
             except BlzError:
-                # The leaf below, or this one, reports it.
+                # Both report their own damage.
                 continue
             if message:
                 problems.append(_problem(version, message, node, key, start, count))
