@@ -79,7 +79,7 @@ def questions(data: DataSet, table: pa.Table) -> dict[str, Question]:
         TAKE_MANY: Question(rows=some),
         TAKE_FEW: Question(data.two_columns, rows=few),
     }
-    if data.name in ("wide", "row groups"):
+    if data.name in ("wide", "row_groups"):
         asked[ONE_COLUMN] = Question(data.two_columns[:1])
     if data.key_and_text:
         asked[KEY_AND_TEXT] = Question(data.key_and_text)
@@ -280,7 +280,7 @@ DATA_SETS = {
             "noise",
         ),
         DataSet(
-            "row groups",
+            "row_groups",
             made_data.row_groups,
             ["count", "price"],
             ["key", "item"],

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from blztable.columns.blocks import Stream
-from blztable.columns.encodings.choose import encoded
-from blztable.columns.encodings.dictionary import encode_few_items
-from blztable.columns.types import encode
+from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.stream import Stream
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.trial import compression_of, dictionary_worth
 from blztable.storage.memory import MemoryStore
@@ -62,8 +60,7 @@ class _Suite:
         self.table.close()
 
     def time_encode(self):
-        if encode_few_items(self.column, None, worth) is None:
-            encoded(encode(self.column))
+        encode(self.column, options=Options(worth=worth))
 
     def time_read(self):
         self.table.to_arrow()
@@ -84,7 +81,7 @@ def worth(data: np.ndarray) -> float:
 class PerItem(_Suite):
     """Documents, each a chunk."""
 
-    kind, stream = "per_item", "ends"
+    kind = "per_item"
     options: ClassVar[dict[str, str]] = {"packing": "per_item"}
 
     def array(self, rng):
@@ -100,29 +97,29 @@ class Plain(_Suite):
         return pa.array(rng.normal(size=ROWS))
 
 
-class Narrow(_Suite):
-    kind = "narrow"
+class Numbers(_Suite):
+    kind = "numbers"
 
     def array(self, rng):
         return pa.array(10**12 + rng.integers(0, 50_000, ROWS))
 
 
-class NarrowDecimals(_Suite):
-    kind = "narrow"
+class NumbersOfDecimals(_Suite):
+    kind = "numbers"
 
     def array(self, rng):
         return pa.array(rng.integers(0, 10**6, ROWS)).cast(pa.decimal128(21, 0))
 
 
-class Scaled(_Suite):
-    kind = "scaled"
+class Powers(_Suite):
+    kind = "numbers, power"
 
     def array(self, rng):
         return pa.array(rng.integers(0, 10**6, ROWS) / 100)
 
 
-class ScaledWithOddValues(_Suite):
-    kind = "scaled"
+class PowersWithOddValues(_Suite):
+    kind = "numbers, power"
 
     def array(self, rng):
         values = rng.integers(0, 10**6, ROWS) / 100
@@ -130,8 +127,8 @@ class ScaledWithOddValues(_Suite):
         return pa.array(values)
 
 
-class Delta(_Suite):
-    kind = "delta"
+class Sums(_Suite):
+    kind = "numbers, sum"
 
     def array(self, rng):
         return pa.array(np.cumsum(rng.integers(0, 200, ROWS)) + 10**15, pa.timestamp("ns"))
@@ -145,7 +142,7 @@ class Constant(_Suite):
 
 
 class Lengths(_Suite):
-    kind, stream = "lengths", "ends"
+    kind, stream = "numbers, sum", "lengths"
 
     def array(self, rng):
         words = items(5000, rng)
@@ -153,8 +150,8 @@ class Lengths(_Suite):
         return pc.binary_join_element_wise(some, more, " ")
 
 
-class Each(_Suite):
-    kind, stream = "each", "ends"
+class LengthsOfOneSize(_Suite):
+    kind, stream = "numbers, sum", "lengths"
 
     def array(self, rng):
         return pa.array([f"{n:016x}" for n in rng.integers(0, 2**63, ROWS).tolist()])
@@ -163,7 +160,7 @@ class Each(_Suite):
 class Dictionary(_Suite):
     """Text of few items: two codes are looked up at once."""
 
-    kind, stream, count = "dictionary", "ends", 50
+    kind, stream, count = "dictionary", "lengths", 50
 
     def array(self, rng):
         return items(self.count, rng).take(pa.array(rng.integers(0, self.count, ROWS)))
@@ -187,10 +184,10 @@ class DictionaryOfValues(_Suite):
         return pa.array(rng.choice(rng.normal(size=1000), ROWS))
 
 
-class Runs(_Suite):
+class RunsOfNulls(_Suite):
     """Numbers of which some long runs are null."""
 
-    kind, stream = "runs", "valid"
+    kind, stream = "plain", "valid"
 
     def array(self, rng):
         numbers = rng.integers(-(2**63), 2**63 - 1, ROWS)
@@ -209,7 +206,7 @@ class NullsOfFloats(_Suite):
 class Nulls(_Suite):
     """Numbers with a bitmap of nulls beside the codes."""
 
-    kind = "narrow"
+    kind = "numbers"
 
     def array(self, rng):
         return pa.array(rng.integers(0, 200, ROWS), mask=rng.random(ROWS) < 0.1)
@@ -222,13 +219,15 @@ def _streams() -> dict[str, Stream]:
         *(words.take(pa.array(rng.integers(0, 200, ROWS // 10))) for _ in range(5)), " "
     )
     uuids = pa.array([str(uuid.UUID(bytes=rng.bytes(16))) for _ in range(ROWS // 10)])
-    narrow = encoded(encode(pa.array(rng.integers(0, 200, ROWS)))).streams[-1]
-    return {
-        "sentences": encode(sentences).streams[-1],
-        "uuids": encode(uuids).streams[-1],
-        "doubles": encode(pa.array(rng.normal(size=ROWS))).streams[-1],
-        "codes": narrow,
+    plain = Options(plain=True)
+    arrays = {
+        "sentences": encode(sentences, options=plain),
+        "uuids": encode(uuids, options=plain),
+        "doubles": encode(pa.array(rng.normal(size=ROWS)), options=plain),
+        "codes": encode(pa.array(rng.integers(0, 200, ROWS))),
     }
+    # Values come before the lengths of text.
+    return {name: part.streams[0] for name, part in arrays.items()}
 
 
 class CodecTrial:
@@ -241,14 +240,16 @@ class CodecTrial:
         self.stream = _streams()[name]
 
     def time_trial(self, name):
-        compression_of(self.stream, CompressionOptions())
+        self.chosen()
 
     def track_share_left(self, name):
-        found = compression_of(self.stream, CompressionOptions())
         data = self.stream.data[: 1 << 20]
-        return len(found.compress(data, self.stream.layout.typesize)) / len(data)
+        return len(self.chosen().compress(data, self.stream.typesize)) / len(data)
 
     track_share_left.unit = "of the bytes"
+
+    def chosen(self):
+        return compression_of(self.stream, [self.stream.data], CompressionOptions())
 
 
 class DictionaryTrial:
@@ -259,4 +260,4 @@ class DictionaryTrial:
         self.column = items(10_000, rng).take(pa.array(rng.integers(0, 10_000, ROWS)))
 
     def time_trial(self):
-        encode_few_items(self.column, None, lambda data: 0)
+        encode(self.column, options=Options(worth=lambda data: 0))

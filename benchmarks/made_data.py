@@ -1,4 +1,4 @@
-"""The tables that a seed makes: wide, text, nulls, sensor, row groups, small.
+"""The tables that a seed makes: wide, text, nulls, sensor, row_groups, small.
 
 Knows nothing of files. Each function takes a scale, 1 for the full size, and returns the same table
 on every machine. No double is NaN, and none of the text is random noise except the UUIDs.

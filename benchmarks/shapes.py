@@ -1,11 +1,12 @@
 """The asv suites of uncommon shapes: very many columns, very many row groups.
 
 They measure costs that grow with the number of columns or row groups of the table, not with those
-that are read: opening a table, parsing the line of a column, the plan of its parts, pruning.
+that are read: opening a table, the plan of a filter, pruning. `growth.py` has those of appends.
 """
 
 from pathlib import Path
 
+import growth
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ OURS = Blztable()
 SYSTEMS = {"blztable": OURS, "parquet": Parquet("lz4")}
 PARAMS, PARAM_NAMES = [*SYSTEMS], ["system"]
 COLUMNS, ROWS = 5_000, 1_000
-GROUPS, GROUP_ROWS = 10_000, 10
+GROUPS = 10_000
 TIMEOUT = 600
 
 
@@ -55,22 +56,18 @@ class Wide:
 
 
 class ManyGroups:
-    """A table of 10,000 row groups of 16 columns: open it, plan one column."""
+    """A table of 10,000 row groups of 16 columns: open it, plan a filter, read the facts."""
 
     timeout = TIMEOUT
 
     def setup_cache(self):
-        table = pa.table({f"column_{index}": np.arange(GROUP_ROWS) for index in range(16)})
-        path = path_of("groups", "blztable")
-        OURS.blz.to_blz(table, path, durability="process")
-        claim_groups(path, GROUPS)
+        growth.build(path_of("groups", "blztable"), GROUPS)
 
     setup_cache.timeout = TIMEOUT
 
     def setup(self):
         self.path = path_of("groups", "blztable")
         self.table = OURS.blz.open(self.path)
-        self.version = self.table._snapshot.version
 
     def teardown(self):
         self.table.close()
@@ -78,13 +75,12 @@ class ManyGroups:
     def time_open(self):
         OURS.blz.open(self.path).close()
 
-    def time_plan_of_one_column(self):
-        self.version._lines.clear()
-        self.version.line_parts(3)
+    def time_open_and_plan(self):
+        with OURS.blz.open(self.path) as table:
+            table.count(filters=growth.one_per_cent(GROUPS))
 
-    def peakmem_plan_of_all_columns(self):
-        for index in range(16):
-            self.version.line_parts(index)
+    def peakmem_sizes_of_all_columns(self):
+        self.table.info()
 
 
 class PrunedCount:
@@ -122,30 +118,3 @@ class PrunedCount:
 def path_of(shape: str, name: str) -> Path:
     """Return a path in the working directory, which asv keeps until the last benchmark."""
     return Path(f"{shape}{SYSTEMS[name].suffix}").absolute()
-
-
-def claim_groups(path: Path, groups: int) -> None:
-    """Make the manifest name many row groups like its only one, without their files."""
-    from dataclasses import replace
-
-    from blztable.format import manifest
-    from blztable.format.line import PartMetaArrays
-
-    (file,) = (path / "meta" / "manifest").iterdir()
-    data = file.read_bytes()
-    head = manifest.decode_head(data[: manifest.head_length(data)])
-    lines = []
-    for index, (offset, length) in enumerate(
-        zip(head.columns.offsets, head.columns.lengths, strict=True)
-    ):
-        parts = manifest.decode_column(data[offset : offset + length], head, index)
-        many = replace(
-            parts,
-            k=tuple(range(1, groups + 1)),
-            meta=PartMetaArrays.of([parts.meta[0]] * groups),
-            streams={name: sizes * groups for name, sizes in parts.streams.items()},
-            statistics_json={name: known * groups for name, known in parts.statistics_json.items()},
-        )
-        lines.append(many.encode())
-    head = replace(head, row_groups=head.row_groups * groups)
-    file.write_bytes(manifest.encode(head, lines))

@@ -52,8 +52,16 @@ RESULTS = {
                 "feather, uncompressed": {"seconds": [[0.1, 0.05], [0.1, 0.05], [0.1, 0.05]]},
             },
             "append 1,000 rows": {
-                "blztable": {"seconds": [[0.02, 0.02], [0.02, 0.02], [0.02, 0.02]]},
-                "rival": {"seconds": [[0.01, 0.01], [0.01, 0.01], [0.01, 0.01]]},
+                "blztable": {
+                    "seconds": [[0.02], [0.02], [0.02]],
+                    "processor_seconds": [[0.04], [0.04], [0.04]],
+                    "first": {"seconds": [[0.3]], "processor_seconds": [[0.4]]},
+                },
+                "rival": {
+                    "seconds": [[0.01], [0.01], [0.01]],
+                    "processor_seconds": [[0.01], [0.01], [0.01]],
+                    "first": {"seconds": [[0.6]], "processor_seconds": [[0.6]]},
+                },
                 "slow": {"cannot": "has no append"},
             },
         }
@@ -85,19 +93,29 @@ def test_a_machine_that_is_slower_in_some_rounds_changes_no_ratio(rounds):
 
 def test_the_best_peer_is_neither_ours_nor_without_compression():
     read, append = report.lines(RESULTS, "trees")
-    assert (read.peer, read.ours.median, read.theirs.median) == ("rival", 0.2, 0.3)
+    assert (read.peer, read.ours.median, read.theirs.median) == ("rival", 0.2, 0.5)
+    assert read.ratio == pytest.approx((2.5, 1.5, 2.5))
+    assert (append.task, append.peer, append.ratio.median) == ("append 1,000 rows", "rival", 0.25)
+    read, append = report.lines(RESULTS, "trees", clock="seconds")
     assert read.ratio == pytest.approx((1.5, 1.0, 3.0))
-    assert (append.task, append.peer, append.ratio.median) == ("append 1,000 rows", "rival", 0.5)
+    assert append.ratio.median == 0.5
+
+
+def test_a_first_call_may_be_measured_by_itself():
+    read, append = report.lines(RESULTS, "trees", call=0)
+    assert read.ours.median == 0.9
+    assert append.ratio == pytest.approx((1.5, 1.5, 1.5))
 
 
 def test_the_summary_of_a_data_set_shows_ours_beside_the_best_peer():
     assert report.table_of(RESULTS, "trees").splitlines() == [
-        "| milliseconds | blztable | CPU | blztable, size | feather, uncompressed | best peer "
-        "| its time | its CPU | peer / ours | by CPU | call 1 |",
+        "| CPU milliseconds | blztable | wall | blztable, size | feather, uncompressed | best peer "
+        "| its CPU | its wall | peer / ours | by wall | call 1 |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| read all into Arrow | 200 | 200 | 10.0 | 50.0 | rival | 300 | 500 "
-        "| 1.50 (1.00 to 3.00) | 2.50 | 1.00 |",
-        "| append 1,000 rows | 20.0 |  |  |  | rival | 10.0 |  | 0.50 (0.50 to 0.50) |  | 0.50 |",
+        "| read all into Arrow | 200 | 200 |  |  | rival | 500 | 300 "
+        "| 2.50 (1.50 to 2.50) | 1.50 | 0.67 |",
+        "| append 1,000 rows | 40.0 | 20.0 |  |  | rival | 10.0 | 10.0 "
+        "| 0.25 (0.25 to 0.25) | 0.50 | 1.50 |",
     ]
 
 
@@ -111,7 +129,7 @@ def test_the_table_of_sizes_shows_ours_beside_the_smallest_peer():
 
 
 def test_the_report_says_where_a_peer_wins():
-    assert "- trees: bytes (rival, 0.75); append 1,000 rows (rival, 0.50)." in report.lost(RESULTS)
+    assert "- trees: bytes (rival, 0.75); append 1,000 rows (rival, 0.25)." in report.lost(RESULTS)
     won = copy.deepcopy(RESULTS)
     del won["runs"]["trees"]["append 1,000 rows"]
     won["data"]["trees"]["bytes"]["rival"] = 9_000_000

@@ -102,6 +102,11 @@ def _storage(
     stored = records.first_chunk[chosen + 1] - records.first_chunk[chosen]
     sizes = sums(records.chunks["size"].astype(np.int64) + DIGEST_BYTES)
     cbytes = sizes[records.first_chunk[chosen + 1]] - sizes[records.first_chunk[chosen]]
+    # Chunks of items have no records: they are what the other streams leave of the part.
+    listed = sizes[records.first_chunk[records.first_stream]]
+    others = (listed[1:] - listed[:-1])[owner[chosen]]
+    whole = records.parts["cbytes"].astype(np.int64)[owner[chosen]]
+    cbytes = np.where(streams["kind"][chosen] == PER_ITEM, whole - others, cbytes)
     encodings = dict.fromkeys(encoding_of(streams[one]) for one in chosen.tolist())
     codecs: dict[str, None] = {}
     # A damaged part is reported by what is read of it.
