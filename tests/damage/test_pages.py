@@ -14,6 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
+from blztable.engine.read import losses
+from blztable.engine.version import versions
+from blztable.format.records import VALUES
+from blztable.storage.local import LocalStore
+from support import places
 
 pytestmark = pytest.mark.usefixtures("own_files")
 
@@ -39,9 +44,8 @@ TABLE = pa.table(
         ]
     ),
 )
-FILES = [
-    f"data/{column}/__{k}__.bin" for column in ("col0", "col1", "col2", "col3") for k in (1, 2)
-]
+# The node of a column, and the row group.
+PARTS = [(line, group) for line in range(5) for group in range(2)]
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +74,10 @@ def held(request, intact, tmp_path_factory):
     return path, TABLE.take(np.setdiff1d(np.arange(ROWS), gone))
 
 
-def flip(path: Path, file: str, place: float) -> None:
-    """Change a byte; `place` is its place as a share of the file."""
-    data = bytearray((path / file).read_bytes())
-    data[int(place * (len(data) - 1))] ^= 1
-    (path / file).write_bytes(data)
+def flip(path: Path, part: tuple[int, int], place: float) -> None:
+    """Change a byte of the file of a part; `place` is its place as a share of the file."""
+    key, _ = places.chunks_of(path, *part)
+    places.flip_byte(path, key, int(place * ((path / key).stat().st_size - 1)))
 
 
 def copy(intact: Path, folder: Path) -> Path:
@@ -110,15 +113,15 @@ def with_nulls(table: pa.Table, lost: dict[str, np.ndarray]) -> pa.Table:
 # An example reads the table several times.
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    st.lists(st.tuples(st.sampled_from(FILES), st.floats(0, 1)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.sampled_from(PARTS), st.floats(0, 1)), min_size=1, max_size=4),
     st.lists(st.sampled_from(TABLE.column_names), min_size=1, unique=True),
 )
 def test_what_verify_calls_intact_is_read_and_nothing_else(held, flips, columns):
     intact, whole = held
     with tempfile.TemporaryDirectory() as folder:
         path = copy(intact, Path(folder))
-        for file, place in flips:
-            flip(path, file, place)
+        for part, place in flips:
+            flip(path, part, place)
         lost = lost_rows(path)
         is_gone = np.logical_or.reduce([lost[name] for name in columns])
         table = whole.select(columns)
@@ -139,28 +142,43 @@ def test_what_verify_calls_intact_is_read_and_nothing_else(held, flips, columns)
 def path(intact, tmp_path):
     """Make a table with one changed byte in the column n and one in the column x."""
     path = copy(intact, tmp_path)
-    flip(path, "data/col0/__1__.bin", 0.2)
-    flip(path, "data/col1/__2__.bin", 0.5)
+    places.flip(path, 0, 0, chunk=2)
+    places.flip(path, 1, 1, chunk=3)
     return path
 
 
-def test_one_changed_byte_costs_the_rows_of_a_chunk(path):
-    with pytest.warns(UserWarning, match=r"rows 0 to 131,072 are left out: .*col0") as told:
+def rows_of_chunk(intact, line, group, chunk):
+    """Return the rows of a row group that are lost with a chunk of its values."""
+    store = LocalStore(intact)
+    records = versions.load(store, 1).records([line], [group])
+    rows, unit = int(records.parts["rows"][0]), losses.piece_rows(records)
+    (stream,) = records.streams[records.streams["name"] == VALUES]
+    each = int(stream["chunk"]) // 8
+    return chunk * each // unit * unit, min(-(-(chunk + 1) * each // unit) * unit, rows)
+
+
+def test_one_changed_byte_costs_the_rows_of_a_chunk(intact, path):
+    start, stop = rows_of_chunk(intact, 0, 0, 2)
+    assert 15_000 < stop - start < 18_000
+    words = f"rows {start:,} to {stop:,} are left out: .*col0"
+    with pytest.warns(UserWarning, match=words) as told:
         found = blz.read_table(path, columns=["n"], on_corrupt="skip")
     assert len(told) == 1
-    assert found.num_rows == ROWS - 131_072
-    assert json.loads(found.schema.metadata[b"blz:missing_rows"]) == [[0, 131_072]]
+    assert found.num_rows == ROWS - (stop - start)
+    assert json.loads(found.schema.metadata[b"blz:missing_rows"]) == [[start, stop]]
 
 
-def test_lost_values_are_null_and_named(path):
+def test_lost_values_are_null_and_named(intact, path):
+    start, stop = rows_of_chunk(intact, 0, 0, 2)
+    other = [GROUP + row for row in rows_of_chunk(intact, 1, 1, 3)]
     with pytest.warns(UserWarning, match="are null") as told:
         found = blz.read_blz(path, on_corrupt="null")
-    assert str(told[0].message).startswith("rows 0 to 131,072 of column 'n' are null: ")
+    assert str(told[0].message).startswith(f"rows {start:,} to {stop:,} of column 'n' are null: ")
     assert len(told) == 2
-    assert found.attrs["blz:missing_values"] == {"n": [[0, 131_072]], "x": [[200_000, 300_000]]}
+    assert found.attrs["blz:missing_values"] == {"n": [[start, stop]], "x": [other]}
     assert "blz:missing_rows" not in found.attrs
     assert (len(found), found["n"].dtype) == (ROWS, "Int64")
-    assert int(found["n"].isna().sum()) == 131_072
+    assert int(found["n"].isna().sum()) == stop - start
     table = read(path, "null")
     assert table.schema.field("n").nullable
     assert list(json.loads(table.schema.metadata[b"blz:missing_values"])) == ["n", "x"]
