@@ -287,7 +287,9 @@ def row_of(type_: pa.DataType) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("type_", FLAT, ids=str)
-@pytest.mark.parametrize("options", [EncodingOptions(), EncodingOptions(plain=True)], ids=["auto", "plain"])
+@pytest.mark.parametrize(
+    "options", [EncodingOptions(), EncodingOptions(plain=True)], ids=["auto", "plain"]
+)
 @given(data=st.data())
 def test_a_type_has_the_streams_and_kinds_of_the_page(type_, options, data):
     array = data.draw(arrow_strategies.arrays(type_))

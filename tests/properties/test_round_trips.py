@@ -423,7 +423,7 @@ def with_spare_bytes(array: pa.Array) -> pa.Array:
     return make(array.type, len(array), *rest, array.null_count, array.offset)
 
 
-def test_a_few_huge_texts_leave_the_pages_many_rows():
+def test_a_few_huge_texts_leave_the_pages_their_rows():
     words = [f"word {row}" for row in range(200_000)]
     for row in (10, 70_000, 199_999):
         words[row] = "é" * 5_000_000
@@ -431,8 +431,7 @@ def test_a_few_huge_texts_leave_the_pages_many_rows():
     store = stored(pa.table({"a": column}))
     version, pinned = pin(store)
     with pinned:
-        [page_rows] = version.parts(0).meta.page_rows
-    assert page_rows >= 1 << 16
+        assert version.parts(0).page_rows == [1 << 14]
     with blz.open(store) as table:
         assert table["a"][9:12].to_pylist() == words[9:12]
         assert table["a"][199_998:].to_pylist() == words[199_998:]
