@@ -43,7 +43,8 @@ def false_statistics(array: pa.Array, records: Records) -> Iterator[tuple[int, s
         return
     array = as_stored(array)
     if pa.types.is_dictionary(array.type) and not pa.types.is_nested(value_type(array.type)):
-        array = as_stored(array.dictionary_decode())
+        # Arrow takes no views.
+        array = as_stored(array.dictionary).take(array.indices)
     form = physical(array.type)
     valid, first = validity_of(array), cuts(len(array), log2)
     rows = np.diff(np.append(first, len(array)))

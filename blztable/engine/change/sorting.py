@@ -139,8 +139,8 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type_ = column.type
     if not pa.types.is_dictionary(type_) or not type_.ordered:
         return comparable(column)
-    # A part that has only nulls gets the categories of another part.
-    orders = [chunk.dictionary for chunk in column.chunks]
+    # A part that has only nulls may have no categories.
+    orders = [chunk.dictionary for chunk in column.chunks if len(chunk.dictionary)]
     if any(order.null_count or not order.equals(orders[0]) for order in orders):
         return comparable(column)
     return pa.chunked_array([chunk.indices for chunk in column.chunks], type_.index_type)
