@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from blztable.engine.read.parts import OpenParts
 from blztable.engine.version import versions
+from blztable.format.records import ITEM_CHUNKS, VALUES
 
 
 class Recorded:
@@ -69,9 +71,18 @@ class Recorded:
             offsets = parts.records.chunk_offset.tolist()
             name = version.schema.names[version.field_of(line)]
             for group in range(version.group_count):
-                if parts.has_bytes(group):
-                    chunks = offsets[first[group] : first[group + 1]]
-                    yield name, group, parts.key(group), chunks
+                if not parts.has_bytes(group):
+                    continue
+                key, chunks = parts.key(group), offsets[first[group] : first[group + 1]]
+                if parts.records.parts["flags"][group] & ITEM_CHUNKS:
+                    chunks = _items(version, line, group)
+                yield name, group, key, chunks
+
+
+def _items(version, line: int, group: int) -> list[int]:
+    """Return where the chunk of each item begins."""
+    with OpenParts(version) as parts:
+        return parts.open(line, group).streams[VALUES].places[:-1].tolist()
 
 
 class _Reader:

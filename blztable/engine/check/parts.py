@@ -9,22 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable.arrow.nested.nodes import Node
+from blztable.arrow.types import without_views
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.physical import dtype_text
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import one_array
 from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.losses import find_losses, is_damage, piece_rows
-from blztable.engine.read.parts import OpenParts
+from blztable.engine.read.parts import ItemStream, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
 from blztable.format.data_file import DataFile
-from blztable.format.records import Records
+from blztable.format.records import ITEM_CHUNKS, VALUES, Records
 from blztable.report import Problem
 from blztable.storage.store import KeyNotFound
 
@@ -113,6 +116,20 @@ class PartCheck:
         for page, message in false_statistics(self.array, self.records):
             start, stop = page * page_rows, min((page + 1) * page_rows, rows)
             self.note(message, start, stop, is_readable=True)
+        if self.records.parts["flags"][0] & ITEM_CHUNKS:
+            self._check_empty_items(opened)
+
+    def _check_empty_items(self, opened: OpenParts) -> None:
+        """Compare the chunks of empty items, which no reader reads, with their digests."""
+        assert self.array is not None
+        stream = opened.open(self.node.line, self.group).streams[VALUES]
+        assert isinstance(stream, ItemStream)
+        lengths = pc.binary_length(without_views(self.array)).fill_null(0).to_numpy()
+        for row in np.flatnonzero(lengths == 0).tolist():
+            try:
+                stream.item(row)
+            except BlzError as error:
+                self.note(error, row, row + 1, is_readable=True)
 
     def note(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 from blztable.columns.parts.stream import Stream
 from blztable.engine.write.options import SIZE, SPEED, CompressionOptions
 from blztable.format.chunk import BIT, BYTE, UNSHUFFLED, Compression
-from blztable.format.records import PLAIN, VALID, Array
+from blztable.format.records import DICTIONARY, NUMBERS, VALID, Array
 
 # Most bytes that are tried. With more, the trial takes 5 % of a write of numbers.
 TRIED_BYTES = 1 << 16
@@ -58,7 +58,8 @@ def compression_of(
     """
     shuffle = options.shuffle
     usual = shuffle or (BYTE if stream.typesize > 1 else UNSHUFFLED)
-    if stream.kind != PLAIN:
+    are_codes = stream.kind in (NUMBERS, DICTIONARY)
+    if are_codes:
         usual = shuffle or BIT
     if options.codec is not None:
         level = LEVELS[options.codec] if options.clevel is None else options.clevel
@@ -71,7 +72,7 @@ def compression_of(
         small = SMALL if options.optimize == SIZE else LZ4
         return Compression(small.codec, small.clevel, usual)
     shuffles = (shuffle,) if shuffle else _shuffles(stream)
-    return _of_numbers(sample, options.optimize, shuffles, stream.kind != PLAIN)
+    return _of_numbers(sample, options.optimize, shuffles, are_codes)
 
 
 def dictionary_worth(data: Array, options: CompressionOptions) -> float:

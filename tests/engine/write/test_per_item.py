@@ -381,8 +381,10 @@ def test_a_damaged_chunk_of_an_empty_item_is_found_and_loses_nothing(tmp_path):
             data[offsets[row] + position] ^= 1
             file.write_bytes(data)
             with blz.open(path) as opened:
-                (problem,) = opened.verify().problems
-                assert (problem.start, problem.stop, problem.is_readable) == (row, row + 1, True)
+                problems = opened.verify().problems
+                # A wrong size makes the file contradict itself, too.
+                assert (row, row + 1) in [(one.start, one.stop) for one in problems]
+                assert all(one.is_readable for one in problems)
                 assert same_table(opened.to_arrow(), table)
 
 
