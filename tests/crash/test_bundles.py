@@ -28,17 +28,17 @@ pytestmark = pytest.mark.usefixtures("bundled", "ten_copies")
 
 # The files that each change writes, commit by commit. A transaction has a change of one column.
 FILES = {
-    "append": [["group/__3__.bin"]],
-    "append and merge": [["group/__3__.bin"], ["group/__4__.bin"]],
-    "delete": [["group/__3__.bin"]],
-    "truncate": [["group/__3__.bin"]],
-    "resize": [["group/__3__.bin"]],
-    "update": [["col0/__1__.bin"]],
-    "transaction": [["group/__3__.bin", "col0/__1__.bin", "group/__4__.bin"]],
+    "append": [["group/__n__.bin"]],
+    "append and merge": [["group/__n__.bin"], ["group/__n__.bin"]],
+    "delete": [["group/__n__.bin"]],
+    "truncate": [["group/__n__.bin"]],
+    "resize": [["group/__n__.bin"]],
+    "update": [["col0/__n__.bin"]],
+    "transaction": [["group/__n__.bin", "col0/__n__.bin", "group/__n__.bin"]],
     "drop_columns": [[]],
     "restore": [[]],
-    "creation": [["group/__1__.bin"]],
-    "replacement": [["group/__3__.bin"]],
+    "creation": [["group/__n__.bin"]],
+    "replacement": [["group/__n__.bin"]],
 }
 WRITES = {"creation": (nothing, 1), "replacement": (replaced(2), 3)}
 ROOT, DATA = "sync_directory t.blz", "sync_directory t.blz/data"

@@ -139,25 +139,21 @@ def test_power_lost_on_a_change_that_was_not_flushed_is_told_and_the_version_bef
 
 
 # The files that each change writes, commit by commit.
-BOTH_COLUMNS = [["col0/__3__.bin", "col1/__3__.bin"]]
+BOTH_COLUMNS = [["col0/__n__.bin", "col1/__n__.bin"]]
 FILES = dict.fromkeys(CHANGES, BOTH_COLUMNS) | {
-    "append and merge": [*BOTH_COLUMNS, ["col0/__4__.bin", "col1/__4__.bin"]],
-    "append that evolves": [
-        [f"col0/__{k}__.bin" for k in (3, 4, 5)]
-        + ["col1/__3__.bin"]
-        + [f"col2/__{k}__.bin" for k in (1, 2, 3)]
-    ],
-    "update": [["col0/__3__.bin"]],
+    "append and merge": [*BOTH_COLUMNS, ["col0/__n__.bin", "col1/__n__.bin"]],
+    "append that evolves": [["col0/__n__.bin"] * 3 + ["col1/__n__.bin"] + ["col2/__n__.bin"] * 3],
+    "update": [["col0/__n__.bin"]],
     "delete by name": [[]],
-    "changes of deleted rows": [["col1/__3__.bin", "col2/__1__.bin", "col2/__2__.bin"]],
+    "changes of deleted rows": [["col1/__n__.bin", "col2/__n__.bin", "col2/__n__.bin"]],
     "compact deleted rows": BOTH_COLUMNS,
-    "upsert": [["col0/__3__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
+    "upsert": [["col0/__n__.bin", "col1/__n__.bin", "col1/__n__.bin"]],
     "upsert that moves rows": BOTH_COLUMNS,
-    "replace_where": [[f"col{n}/__{k}__.bin" for n in (0, 1) for k in (3, 4)]],
-    "deduplicate": [["col0/__3__.bin", "col0/__4__.bin", "col1/__3__.bin"]],
-    "add_column": [["col2/__1__.bin", "col2/__2__.bin"]],
-    "transaction": [["col0/__4__.bin", "col0/__5__.bin", "col1/__3__.bin", "col1/__4__.bin"]],
-    "alter_column": [["col0/__3__.bin", "col0/__4__.bin"]],
+    "replace_where": [["col0/__n__.bin", "col1/__n__.bin"] * 2],
+    "deduplicate": [["col0/__n__.bin", "col0/__n__.bin", "col1/__n__.bin"]],
+    "add_column": [["col2/__n__.bin", "col2/__n__.bin"]],
+    "transaction": [["col0/__n__.bin", "col0/__n__.bin", "col1/__n__.bin", "col1/__n__.bin"]],
+    "alter_column": [["col0/__n__.bin", "col0/__n__.bin"]],
     "alter_column in place": [[]],
     "drop_columns": [[]],
     "rename_columns": [[]],
@@ -233,7 +229,7 @@ def numbered(*tables, first=1):
 ON_HASTY_ONES = {
     "append": (
         Commit(nothing, append_to_a_hasty_one, numbered(FIRST, BOTH)),
-        ["col0/__1__.bin", "col1/__1__.bin"],
+        ["col0/__n__.bin", "col1/__n__.bin"],
     ),
     "append beside one": (
         Commit(
@@ -241,7 +237,7 @@ ON_HASTY_ONES = {
             append_beside_a_hasty_one,
             numbered(BOTH, pa.concat_tables([BOTH, MORE]), first=2),
         ),
-        ["col0/__2__.bin", "col1/__2__.bin"],
+        ["col0/__n__.bin", "col1/__n__.bin"],
     ),
     "restore": (
         Commit(
@@ -251,7 +247,7 @@ ON_HASTY_ONES = {
             # The second replacement keeps only the version before it.
             going=frozenset({1}),
         ),
-        ["col2/__1__.bin", "col3/__1__.bin"],
+        ["col2/__n__.bin", "col3/__n__.bin"],
     ),
 }
 

@@ -108,8 +108,8 @@ def test_a_version_that_was_flushed_goes_after_a_flush_of_the_names_that_stay(tm
 
 # The flushes of each commit, in their order.
 FILES = [
-    "sync_file t.blz/data/col{0}/__1__.bin",
-    "sync_file t.blz/data/col{1}/__1__.bin",
+    "sync_file t.blz/data/col{0}/__n__.bin",
+    "sync_file t.blz/data/col{1}/__n__.bin",
     "sync_directory t.blz/data/col{1}",
     "sync_directory t.blz/data/col{0}",
     "sync_directory t.blz/data",
@@ -199,7 +199,7 @@ INHERITED = [
     "sync_directory ",
     "sync_directory t.blz",
     "sync_directory t.blz/meta",
-    "sync_file t.blz/data/col0/__1__.bin",
+    "sync_file t.blz/data/col0/__n__.bin",
     "sync_directory t.blz/data/col1",
     "sync_directory t.blz/data",
 ]

@@ -204,7 +204,7 @@ HASTY = Clearing(
     frozenset({2}),
 )
 HASTY_FLUSHES = [
-    "sync_file t.blz/data/col2/__1__.bin",
+    "sync_file t.blz/data/col2/__n__.bin",
     "sync_file t.blz/meta/manifest/00000000000000000002",
     "sync_directory t.blz/data",
     "sync_directory t.blz/data/col2",

@@ -4,10 +4,7 @@ Each test lets another handle commit when my change has written its files and is
 writers' lock.
 """
 
-import hashlib
-import json
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pandas as pd
 import pyarrow as pa
@@ -16,12 +13,14 @@ import pytest
 
 import blztable as blz
 from blztable.engine.version import versions
+from blztable.engine.version.staged import StagedVersion
 from blztable.errors import ColumnNotFoundError, ConflictError, CorruptError
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import OneFileStore
 from blztable.table import table
+from support import tamper
 from support.moved_first import moved_first
 from support.operations import meanwhile, opened
 from support.stores import FileInMemory, Hooked
@@ -206,70 +205,38 @@ def test_an_append_to_a_default_index_is_blind_whatever_its_index_is():
     pd.testing.assert_frame_equal(blz.read_blz(store), pd.DataFrame({"day": [1, 5, 5]}))
 
 
-def test_a_version_that_does_not_say_what_changed_may_have_changed_everything(store):
-    """A program that does not know the key `changed` leaves it out."""
-
-    def theirs(t):
-        t.append({"day": [5], "n": [6]})
-        newest = versions.read(t._snapshot.version.store, t.version)
-        lines = newest.lines()
-        head = replace(newest.head, changed=(), version=3, parent=2)
-        newest.store.publish(layout.manifest(3), manifest.encode(head, lines), durable=False)
-
-    with opened(store) as t:
-        assert t.delete([("day", "==", 7)]).rows_deleted == 0
-    with beside(store, theirs) as t, pytest.raises(ConflictError):
-        looked(t, [("n", "==", 6)])
-    with opened(store) as t:
-        t.append({"day": [8], "n": [8]})
-        assert t._snapshot.version.changed == (3, 3, 3, 3, 0)
-
-
-def test_the_head_says_of_each_row_group_when_rows_last_came_by_more_than_an_append(store):
-    def changed():
+def test_a_version_says_of_each_row_group_when_rows_last_came_by_more_than_an_append(store):
+    def changed(number):
         with blz.open(store) as t:
-            return t._snapshot.version.changed
+            return StagedVersion.of(t._snapshot.version).changed_after(number)
 
     with opened(store) as t:
-        assert changed() == ()  # Of version 1, all of them.
+        assert changed(0) == [0, 1, 2]
+        assert changed(1) == []
         t.append({"day": [6, 6], "n": [6, 7]})
-        assert changed() == (1, 1, 1, 0)
+        assert changed(1) == []
         t.update({"n": 9}, where=[("day", "==", 2)])
-        assert changed() == (1, 3, 1, 0)
+        assert (changed(1), changed(2), changed(3)) == ([1], [1], [])
         t.delete([("n", "==", 0)])
-        assert changed() == (1, 3, 1, 0)
+        assert changed(3) == []
         with t.transaction() as tx:
             tx.append({"day": [7], "n": [8]})
             tx.delete(DAY_5)
-        assert changed() == (1, 3, 0, 5)
+        assert changed(4) == [3]
         t.restore(1)
-        assert changed() == ()
+        assert changed(5) == [0, 1, 2]
+        assert changed(6) == []
         t.append({"day": [6], "n": [6]})
-        assert changed() == (6, 6, 6, 0)
+        assert changed(6) == []
 
 
-@pytest.mark.parametrize("changed", [[1], [1, 1, 1, 1], [1, 1, 9], [-1, 1, 1], ["1", 1, 1], {}])
-def test_a_head_with_a_false_record_of_changes_is_refused(changed):
-    head = manifest.Head(row_groups=(2, 2, 2), schema=b"", fields={}, attributes={}, version=2)
-    with blz.open(_three_groups()) as t:
-        head = t._snapshot.version.head
-    data = manifest.encode(replace(head, changed=(1, 0, 1), version=2), [b"{}"])
-    good = manifest.decode_head(data[: manifest.head_length(data)])
-    assert good.changed == (1, 0, 1)
-    text = json.loads(data.split(b"\n")[0]) | {"changed": changed}
-    with pytest.raises(CorruptError):
-        manifest.decode_head(_signed(text))
-
-
-def _three_groups():
-    store = RamStore()
-    blz.to_blz({"n": range(6)}, store, storage=blz.Storage(row_group_rows=2), durability="process")
-    return store
-
-
-def _signed(text):
-    first = json.dumps(text, separators=(",", ":")).encode()
-    return first + b"\n" + hashlib.sha256(first).hexdigest().encode() + b"\n"
+def test_row_groups_that_a_later_version_changed_are_refused(store):
+    version = versions.read(store, versions.newest_number(store))
+    assert version.facts.runs[0].groups["changed"].tolist() == [0, 0, 0]
+    with tamper.editing(store) as edit:
+        edit.leaf().groups["changed"][1] = version.head.version + 1
+    with pytest.raises(CorruptError, match="rows changed by a later version"):
+        blz.open(store)
 
 
 # Made again after a conflict
@@ -632,11 +599,8 @@ def test_no_number_of_a_column_or_a_file_is_used_twice(change):
     with beside(store, theirs, retries=0) as t:
         change(t)
         head = t._snapshot.version.head
-    before, after = used[0].columns, head.columns
     assert head.next_column >= used[0].next_column
-    there = dict(zip(after.paths, after.next_k, strict=True))
-    for path, next_k in zip(before.paths, before.next_k, strict=True):
-        assert there[path] >= next_k
+    assert head.next_file >= used[0].next_file
 
 
 def test_an_erase_leaves_out_no_row_group_that_others_changed():

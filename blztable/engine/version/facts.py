@@ -163,7 +163,8 @@ class Leaves:
                 f"{level - 1} and {columns} columns"
             )
         run = Run.of_leaf(leaf, name)
-        if any(int(run.groups[field].sum()) != int(entry[field]) for field in _SUMS):
+        has_sums = all(int(run.groups[field].sum()) == int(entry[field]) for field in _SUMS)
+        if not has_sums or run.groups["changed"].max() != entry["changed"]:
             raise CorruptError(f"{name}: the leaf has other rows than the level above says")
         self._read[number] = leaf
         return run

@@ -466,6 +466,8 @@ def decode(store: Store, key: str, data: bytes) -> Version:
     facts = Facts(Leaves(store), runs, columns)
     if facts.rows != head.rows:
         raise CorruptError(f"row groups of {facts.rows} rows; the head says {head.rows}")
+    if any(run.groups["changed"].max() > head.version for run in facts.runs):
+        raise CorruptError(f"rows changed by a later version than {head.version}")
     if facts.deleted_rows and DELETIONS not in head.requires:
         raise CorruptError("there are deleted rows, and 'requires' lacks 'deletions'")
     return Version(store, head, fields, facts, _schema_bytes=encoded)

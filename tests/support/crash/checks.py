@@ -6,9 +6,10 @@ of power, and yields the faults.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ import pyarrow as pa
 import blztable as blz
 from blztable import tuning
 from blztable.engine.version import versions
-from blztable.format import layout, manifest
+from blztable.format import layout
 from blztable.storage.files import LocalFile
 from blztable.storage.local import LocalStore
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.resolve import store_at
 from blztable.storage.store import Store
 from support.crash.model import Log, Operation, RecordingDisk, State, crash_states, write_state
-from support.stores import directories_named, files_named
+from support.stores import directories_named, files_named, put_head
 
 NAME = "t.blz"
 RETURNED = "returned"
@@ -95,11 +96,8 @@ def replaced(count: int, *, is_old: bool = False) -> Callable[[Path], None]:
 
 def make_old(path: Path) -> None:
     """Rewrite a manifest with a commit time long ago."""
-    data = path.read_bytes()
-    end = manifest.head_length(data)
-    head = manifest.decode_head(data[:end])
-    long_ago = replace(head, time="2020-01-01T00:00:00.000000+00:00")
-    path.write_bytes(manifest.encode(long_ago, data[end:].splitlines()))
+    long_ago = "2020-01-01T00:00:00.000000+00:00"
+    put_head(LocalStore(path.parents[2]), int(path.name), time=long_ago)
 
 
 def changing(
@@ -267,8 +265,8 @@ def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
 
 
 def described(operation: Operation) -> str:
-    """Return an operation as one line; all temporary names look the same."""
-    path, dot, _ = operation.path.partition(".tmp-")
+    """Return an operation as one line; temporary names and numbers of files look the same."""
+    path, dot, _ = re.sub(r"__\d+__", "__n__", operation.path).partition(".tmp-")
     return f"{operation.kind} {path}{'.tmp' if dot else ''}"
 
 
