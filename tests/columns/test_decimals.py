@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.columns import types
 from blztable.columns.parts.decimals import are_within
+from blztable.columns.parts.encode import encode
 from blztable.errors import SchemaError
 from blztable.storage.memory import RamStore
 from support.options import arguments
@@ -72,17 +72,17 @@ def test_values_are_within_where_each_of_them_is(data):
 @pytest.mark.parametrize("value", [10**5, -(10**5)])
 def test_an_array_with_more_digits_than_its_type_is_not_encoded(bits, value):
     type_ = KINDS[bits](5, 2)
-    types.encode(array(type_, [99_999, None, -99_999]))
+    encode(array(type_, [99_999, None, -99_999]))
     wrong = array(type_, [1, value, 2])
     message = r"a value has more digits than decimal.*\(5, 2\); cast to a wider type"
     with pytest.raises(SchemaError, match=message):
-        types.encode(wrong)
+        encode(wrong)
     # A value below a null, or outside of the slice, is not checked.
-    types.encode(wrong[2:])
+    encode(wrong[2:])
     values, null = wrong.buffers()[1], pa.py_buffer(b"\5")
-    types.encode(pa.Array.from_buffers(type_, 3, [null, values]))
+    encode(pa.Array.from_buffers(type_, 3, [null, values]))
     with pytest.raises(SchemaError, match=message):
-        types.encode(pa.DictionaryArray.from_arrays(pa.array([0, 2]), wrong))
+        encode(pa.DictionaryArray.from_arrays(pa.array([0, 2]), wrong))
 
 
 # Bug: such decimals were stored, and a filter or a sort of them ended in an error of Arrow's.

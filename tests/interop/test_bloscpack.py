@@ -1,4 +1,4 @@
-"""Bloscpack reads every version-3 superchunk: the values of the column, to the byte."""
+"""Bloscpack reads every data file: of plain values the values of the column, to the byte."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import blztable as blz
-from blztable.format.checksums import BY_NAME, CHECKSUMS
+from blztable.format.records import NUMBERS, PLAIN
+from support import places
 from support.arrow_strategies import FIXED, UNITS
 from support.bloscpack_reference import bloscpack_bytes
 from support.options import arguments
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("own_files")
 
 ROWS = 1000
 CUTS = {"row_group_rows": 400, "page_rows": 64}
-CHECKSUM_NAMES = [name for name in BY_NAME if name != "none"]
 # Every width in bytes but 0, which has no file.
 TYPES = {str(type_): type_ for type_ in FIXED if type_.bit_width} | {
     f"timestamp[{unit}, tz]": pa.timestamp(unit, "Europe/Berlin") for unit in UNITS
@@ -44,21 +44,20 @@ def values():
 
 
 def files_of(path, number):
-    """Return the superchunks of a column, in the order of its row groups."""
-    files = (path / "data" / f"col{number}").iterdir()
-    return sorted(files, key=lambda file: int(file.name.strip("_").split("_")[0]))
+    """Return the data files of a column, in the order of its row groups."""
+    parts = places.version_at(path).parts(number)
+    return [path / parts.key(group) for group in range(len(parts.rows))]
 
 
 def version_of(file):
     return file.read_bytes()[4]
 
 
-@pytest.mark.parametrize("checksum", CHECKSUM_NAMES)
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_bloscpack_reads_every_fixed_width_column(tmp_path, checksum, compression):
+def test_bloscpack_reads_every_fixed_width_column(tmp_path, compression):
     table, data = values()
     path = tmp_path / "t.blz"
-    options = {"checksum": checksum, "compression": compression, "encoding": "plain"}
+    options = {"compression": compression, "encoding": "plain"}
     blz.to_blz(table, path, **arguments(durability="process", **options, **CUTS))
     for number, name in enumerate(table.column_names):
         files = files_of(path, number)
@@ -66,35 +65,37 @@ def test_bloscpack_reads_every_fixed_width_column(tmp_path, checksum, compressio
         assert len(files) == 3
         for file, first in zip(files, (0, 400, 800), strict=True):
             assert version_of(file) == 3, name
-            assert CHECKSUMS[file.read_bytes()[6]].name == checksum
             assert bloscpack_bytes(file) == data[name][first * width : (first + 400) * width], name
 
 
-def test_what_bloscpack_cannot_read_is_not_called_version_3(tmp_path):
+def test_bloscpack_reads_files_of_several_streams_as_their_bytes(tmp_path):
     table = pa.table(
         {
             "nulls": pa.array([1, None]),
-            "text": pa.array(["a", "b"]),
+            "text": pa.array(["a", "bc"]),
             "codes": pa.array(["a", "b"]).dictionary_encode(),
+            "items": pa.array(["a", "bc"]),
         }
     )
     path = tmp_path / "t.blz"
-    blz.to_blz(table, path, storage=blz.Storage(encoding="plain"))
-    for number in range(3):
+    columns = {"items": blz.Storage(packing="per_item")}
+    blz.to_blz(table, path, storage=blz.Storage(encoding="plain", columns=columns))
+    found = []
+    for number in range(4):
         [file] = files_of(path, number)
-        assert version_of(file) == 4
-        # It checks the options before the version, and does not know item ends.
-        with pytest.raises((RuntimeError, ValueError), match=r"format version|options"):
-            bloscpack_bytes(file)
+        assert version_of(file) == 3
+        found.append(bloscpack_bytes(file))
+    assert found[0] == b"\x01" + (1).to_bytes(8, "little") + bytes(8)
+    assert found[1].startswith(b"abc")
+    assert found[2].endswith(b"ab")
+    assert found[3].startswith(b"abc")
 
 
 def test_bloscpack_sees_a_flipped_bit_in_any_chunk(tmp_path):
     path = tmp_path / "t.blz"
     blz.to_blz(pa.table({"a": pa.array(range(ROWS))}), path, storage=blz.Storage(encoding="plain"))
     [file] = files_of(path, 0)
-    data = bytearray(file.read_bytes())
-    data[60] ^= 1
-    file.write_bytes(data)
+    places.flip(path, 0)
     with pytest.raises(RuntimeError, match="Checksum mismatch"):
         bloscpack_bytes(file)
 
@@ -110,19 +111,19 @@ def test_bloscpack_reads_the_flights(tmp_path):
     frame = flights()
     path = tmp_path / "flights.blz"
     frame.to_blz(path, storage=blz.Storage(encoding="plain"), durability="process")
-    table = blz.read_table(path)
+    table, version = blz.read_table(path), places.version_at(path)
     genuine = []
     for number, name in enumerate(table.column_names):
         files = files_of(path, number)
-        versions = {version_of(file) for file in files}
-        if versions == {3}:
+        assert {version_of(file) for file in files} == {3}
+        found = b"".join(map(bloscpack_bytes, files))
+        kinds = set(version.parts(number).records.streams["kind"].tolist())
+        if kinds == {PLAIN} and not table[name].null_count:
             genuine.append(name)
-            found = b"".join(map(bloscpack_bytes, files))
-            values = pa.Array.from_pandas(frame[name]).buffers()[1].to_pybytes()
+            values = table[name].combine_chunks().buffers()[1].to_pybytes()
             assert found == values[: 8 * len(frame)], name
         else:
-            assert versions == {4}, name
-            assert frame[name].hasnans or frame[name].dtype == "str", name
+            assert frame[name].hasnans or NUMBERS in kinds, name
     assert len(frame) == 336_776
     whole = frame.select_dtypes(["int64", "datetimetz"])
     assert set(whole.columns) <= set(genuine)

@@ -6,11 +6,15 @@ from blztable.engine.version import versions
 from blztable.storage.local import LocalStore
 
 
+def version_at(place):
+    """Return the newest version of a table."""
+    store = store_at(place)
+    return versions.load(store, versions.newest_number(store))
+
+
 def chunks_of(place, column: int, group: int = 0) -> tuple[str, list[tuple[int, int]]]:
     """Return the key of the file of a part, and where each of its chunks begins and ends."""
-    store = store_at(place)
-    version = versions.load(store, versions.newest_number(store))
-    parts = version.parts(column)
+    parts = version_at(place).parts(column)
     one = parts.records.of([0], [group])
     begins, sizes = one.chunk_offset.tolist(), one.chunks["size"].tolist()
     return parts.key(group), [(at, at + size) for at, size in zip(begins, sizes, strict=True)]
