@@ -133,7 +133,8 @@ def dump(entries: Iterator[Entry]) -> str:
                 piece = text[start : start + CHARACTERS_PER_LINE]
                 lines += [f"{offset + start:#06x}  {piece}"]
         else:
-            for start in range(0, len(raw), BYTES_PER_LINE):
+            shown = raw[:BYTES_PER_LINE] if name == "schema" else raw
+            for start in range(0, len(shown), BYTES_PER_LINE):
                 line = raw[start : start + BYTES_PER_LINE].hex()
                 said = f"{name:<10}  {meaning}" if start == 0 else ""
                 lines.append(f"{offset + start:#06x}  {line:<{width}}  {said}")
@@ -161,7 +162,7 @@ def manifest_entries(data: bytes) -> Iterator[Entry]:
         if name == "head":
             yield offset, data[offset:stop], "text", ""
         elif name == "schema":
-            yield offset, data[offset:stop], "schema", "an Arrow IPC message"
+            yield offset, data[offset:stop], "schema", f"an Arrow IPC message of {size} bytes"
         else:
             for begin, raw, field, meaning in leaf_entries(data[offset:stop]):
                 yield offset + begin, raw, field, meaning

@@ -14,7 +14,7 @@ from isal.isal_zlib import crc32
 
 from blztable.errors import CorruptError
 from blztable.format import deletions
-from blztable.format.records import KINDS, MAX_ROWS, WORD, Array, Records, need
+from blztable.format.records import KINDS, MAX_FILE, MAX_ROWS, WORD, Array, Records, need
 
 HEADER = struct.Struct("<8sIIII")
 MAGIC = b"blz-leaf"
@@ -136,6 +136,7 @@ class Leaf:
         need(groups["stored"] < MAX_ROWS, "rows of a row group")
         need(groups["rows"] <= groups["stored"], "rows of a row group")
         need(groups["rows"] > 0, "rows of a row group")
+        need(groups["file"] <= MAX_FILE, "number of a file")
         if self.level:
             need((groups["file"] > 0) & (groups["groups"] > 0), "a leaf in a leaf")
             need(groups["size"] >= HEADER.size, "bytes of a leaf in a leaf")

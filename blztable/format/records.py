@@ -71,6 +71,8 @@ MAX_POWER = 18
 MAX_STREAM_BYTES = 1 << 44
 MAX_OFFSET = 1 << 48
 MAX_ROWS = 1 << 40
+# The number of a file has 18 digits.
+MAX_FILE = 10**18 - 1
 # A count of nulls above level 0 that does not fit.
 MANY = (1 << 32) - 1
 CHUNK_HEADER_BYTES = 16
@@ -207,7 +209,7 @@ class Records:
         need(self.first_prefix[-1] == len(self.prefixes), "bytes of prefixes")
         need((parts["page"] >= MIN_PAGE) & (parts["page"] <= MAX_PAGE), "rows of a page")
         need((parts["rows"] < MAX_ROWS) & (parts["nbytes"] < MAX_STREAM_BYTES), "size of a part")
-        need(parts["offset"] < MAX_OFFSET, "offset of a part")
+        need((parts["offset"] < MAX_OFFSET) & (parts["file"] <= MAX_FILE), "place of a part")
         need(parts["flags"] < 8, "flags of a part")
         if level:
             need(parts["pages"] == 1, "pages of a leaf")
