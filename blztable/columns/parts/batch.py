@@ -206,7 +206,9 @@ def _decimals_by(
             some = of_width[inside]
             words = _no_words(len(some))
             if many:
-                own = np.flatnonzero(np.isin(column, some) & ~is_nan)
+                is_own = np.zeros(count, bool)
+                is_own[some] = True
+                own = np.flatnonzero(is_own[column] & ~is_nan)
                 shape = len(some), many
                 exceptions = row[own].reshape(shape), bits[own].reshape(shape)
                 words = np.concatenate([base[some], *exceptions], axis=1)

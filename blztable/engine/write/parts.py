@@ -51,8 +51,8 @@ from blztable.format.records import Records
 # A part of more items is packed: its file has an offset and a digest for each chunk.
 MOST_ITEMS = 1 << 22
 
-# A type, a number of rows, and what was asked for the compression.
-_BatchKey = tuple[pa.DataType | None, int, CompressionOptions]
+# The id of a type, a number of rows, and what was asked for the compression, by its identity.
+_BatchKey = tuple[int | None, int, int]
 
 
 class Wanted(NamedTuple):
@@ -140,7 +140,7 @@ class PartWriter:
         except SchemaError as error:
             raise SchemaError(f"column {self._column.name!r}: {error}") from None
         # Encoding takes memory, so the next row group waits for it.
-        self._release()
+        self._release(self._nbytes)
         batch = EncodedBatch.of(part, self._index)
         if self._bundle is not None:
             # A part without streams is stored nowhere.
@@ -173,10 +173,10 @@ class PartWriter:
         del self._array
         return array if self._column.digits is None else rounded(array, self._column.digits)
 
-    def _release(self) -> None:
-        """Release the array, whose copy is small or is compressed at once."""
+    def _release(self, nbytes: int) -> None:
+        """Release the bytes of arrays, whose copies are small or are compressed at once."""
         if self._bundle is None or not self._bundle.is_large:
-            self._shared.budget.release(self._nbytes)
+            self._shared.budget.release(nbytes)
 
     @property
     def kind(self) -> _BatchKey:
@@ -188,7 +188,7 @@ class PartWriter:
         is_number = type_.id in NUMPY_TYPES and not pa.types.is_decimal(type_)
         is_batched = is_number and self._bundle is not None and not self._array.null_count
         is_batched &= self._column.has_bounds
-        return type_ if is_batched else None, len(self._array), self._asked
+        return type_.id if is_batched else None, len(self._array), id(self._asked)
 
     @staticmethod
     def encode_batch(writers: Sequence["PartWriter"]) -> list[Task]:
@@ -200,14 +200,14 @@ class PartWriter:
         columns = np.empty((len(writers), rows), form.dtype)
         is_simple = is_number(first._column.type)
         for row, writer in zip(columns, writers, strict=True):
+            # numpy itself takes half of the time.
             if is_simple and writer._column.digits is None:
-                # In half of the time.
                 row[:] = writer._array.to_numpy()
                 del writer._array
             else:
                 array = writer._array_to_store()
                 row[:] = numbers_in(array.buffers()[1], form.dtype.str, array.offset, rows)
-            writer._release()
+        first._release(sum(writer._nbytes for writer in writers))
         indices = np.array([writer._index for writer in writers])
         batches = [
             BundledBatch(replace(batch, columns=indices[batch.columns]), first._asked)

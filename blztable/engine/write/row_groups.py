@@ -120,7 +120,8 @@ def row_ranges(
     size = rows_per_group(nbytes, rows, group_rows)
     cuts = set(range(0, rows, size)) | {rows}
     for column in table.columns:
-        cuts |= set(changes(column))
+        if column.num_chunks > 1:
+            cuts |= set(changes(column))
     ordered = sorted(cuts)
     for start, stop in pairwise(ordered):
         yield from _within_limits(table, start, stop)
