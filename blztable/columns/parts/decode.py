@@ -40,6 +40,8 @@ MAX_INT32 = (1 << 31) - 1
 # All items of a dictionary are one page of lengths.
 ONE_PAGE = 30
 # Ascending rows: slices of the part, or their numbers.
+# At most so many values of codes are kept with a part.
+MOST_KEPT_VALUES = 4096
 Chosen = Sequence[slice] | Array
 
 
@@ -325,6 +327,18 @@ class EncodedRows:
 
         Return None if a code has no one value, or if there are more than `most` codes.
         """
+        known = self.known_values
+        if known is not None:
+            return known if len(known) <= most else None
+        values = self._new_values_of_codes(most)
+        if values is not None and len(values) <= MOST_KEPT_VALUES:
+            self.known_values = values
+        return values
+
+    # Few values that codes stand for, once they are made.
+    known_values: pa.Array | None = None
+
+    def _new_values_of_codes(self, most: int) -> pa.Array | None:
         stream = self.coded
         if stream is None or (stream.kind == DICTIONARY and not 0 < self.item_count <= most):
             return None

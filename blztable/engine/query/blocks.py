@@ -107,11 +107,11 @@ class Blocks:
         first = self.starts // page_rows
         counts = -(-self.stops // page_rows) - first
         check_rows(sum(counts.tolist()), "pages of a filter", PAGE_BYTES)
-        which = np.repeat(np.arange(len(self)), counts)
+        which = np.arange(len(self)).repeat(counts)
         if (counts == 1).all():
             return self, which
-        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        sizes = np.broadcast_to(page_rows, len(self))[which]
+        number = np.arange(len(which)) - (counts.cumsum() - counts).repeat(counts)
+        sizes = page_rows[which] if isinstance(page_rows, np.ndarray) else page_rows
         starts = (first[which] + number) * sizes
         pages = Blocks(
             self.groups[which],
@@ -125,28 +125,32 @@ class Blocks:
         """Return the rows as spans; adjacent blocks are joined."""
         if not len(self):
             return []
-        cuts = np.flatnonzero(
-            (self.groups[1:] != self.groups[:-1]) | (self.starts[1:] != self.stops[:-1])
-        )
-        firsts, lasts = np.append(0, cuts + 1), np.append(cuts, -1)
-        ranges = self.groups[firsts], self.starts[firsts], self.stops[lasts]
-        return [RowSpan(*one) for one in zip(*(array.tolist() for array in ranges), strict=True)]
+        is_cut = (self.groups[1:] != self.groups[:-1]) | (self.starts[1:] != self.stops[:-1])
+        cuts = is_cut.nonzero()[0].tolist()
+        groups, starts, stops = self.groups, self.starts, self.stops
+        return [
+            RowSpan(int(groups[first]), int(starts[first]), int(stops[last]))
+            for first, last in zip([0, *[cut + 1 for cut in cuts]], [*cuts, -1], strict=True)
+        ]
 
     def picked(self, positions: np.ndarray) -> list[RowIndices]:
         """Return the rows at these ascending indices, which count through all blocks."""
         if not len(self):
             return []
-        ends = np.cumsum(self.rows)
+        ends = self.rows.cumsum()
         # Where the rows of each block end among the places; there are far fewer blocks than rows.
-        counts = np.diff(np.searchsorted(positions, ends), prepend=0)
-        rows = positions + np.repeat(self.stops - ends, counts)
-        firsts = np.flatnonzero(np.diff(self.groups, prepend=-1))
-        of_groups = np.split(rows, np.cumsum(np.add.reduceat(counts, firsts))[:-1])
-        return [
-            RowIndices(group, indices)
-            for group, indices in zip(self.groups[firsts].tolist(), of_groups, strict=True)
-            if len(indices)
-        ]
+        places = positions.searchsorted(ends)
+        counts = places.copy()
+        counts[1:] -= places[:-1]
+        rows = positions + (self.stops - ends).repeat(counts)
+        is_last = np.ones(len(self), np.bool_)
+        is_last[:-1] = self.groups[1:] != self.groups[:-1]
+        found, begin = [], 0
+        for group, end in zip(self.groups[is_last].tolist(), places[is_last].tolist(), strict=True):
+            if begin < end:
+                found.append(RowIndices(group, rows[begin:end]))
+            begin = end
+        return found
 
 
 def _place(groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -158,9 +162,11 @@ def morsels(blocks: Blocks) -> Iterator[Blocks]:
     """Yield the blocks of each morsel: whole row groups, so that no chunk is decoded twice."""
     if not len(blocks):
         return
-    is_first = np.diff(blocks.groups, prepend=-1) != 0
-    before = (np.cumsum(blocks.rows) - blocks.rows)[is_first]
-    number = (before // tuning.current.morsel_rows)[np.cumsum(is_first) - 1]
-    cuts = np.flatnonzero(np.diff(number)) + 1
+    rows = blocks.rows
+    is_first = np.ones(len(blocks), np.bool_)
+    is_first[1:] = blocks.groups[1:] != blocks.groups[:-1]
+    before = (rows.cumsum() - rows)[is_first]
+    number = (before // tuning.current.morsel_rows)[is_first.cumsum() - 1]
+    cuts = (number[1:] != number[:-1]).nonzero()[0] + 1
     for first, last in pairwise([0, *cuts.tolist(), len(blocks)]):
         yield blocks[first:last]

@@ -31,11 +31,14 @@ from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
+from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format.records import ITEM_CHUNKS
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
 LARGE_ROW = 1 << 13
+# Answers of `_page_of` that are kept with a version.
+_KEPT_PAGES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class _RowsToRead:
     @property
     def count(self) -> int:
         """Number of rows."""
-        return sum(one.count for one in self.selection)
+        return sum([one.count for one in self.selection])
 
     @property
     def spans(self) -> list[RowSpan]:
@@ -165,10 +168,10 @@ class Morsel:
         if not lines or nbytes > LARGE_ROW * projection.version.head.rows:
             # Most chunks may have none of these rows.
             return None
-        parts = projection.version.records(lines, np.unique(blocks.groups)).parts
-        if (parts["flags"] & ITEM_CHUNKS).any():
+        page = _page_of(projection.version, lines, blocks.groups)
+        if page is None:
             return None
-        pages, _ = blocks.pages(1 << int(parts["page"].min()))
+        pages, _ = blocks.pages(1 << page)
         has_row = np.logical_or.reduceat(rows, pages.rows.cumsum() - pages.rows)
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
             return None
@@ -251,6 +254,19 @@ class Morsel:
         else:
             arrays = self._reader.rows(indices, [one.picked() for one in selection])
         return dict(zip(indices, arrays, strict=True))
+
+
+def _page_of(version: Version, lines: Sequence[int], groups: np.ndarray) -> int | None:
+    """Return the power of two of the smallest page of some parts; None if items are chunks."""
+    known: dict[tuple[tuple[int, ...], bytes], int | None] = version.made("pages", dict)
+    key = tuple(lines), groups.tobytes()
+    if key not in known:
+        if len(known) >= _KEPT_PAGES:
+            known.clear()
+        parts = version.records(lines, np.unique(groups)).parts
+        has_items = (parts["flags"] & ITEM_CHUNKS).any()
+        known[key] = None if has_items else int(parts["page"].min())
+    return known[key]
 
 
 def unread(columns: Iterable[int], rows: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:

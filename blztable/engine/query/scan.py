@@ -174,12 +174,16 @@ def _plan(projection: Projection, filters: object) -> Plan:
     except REFUSALS:
         # Arrow gives no bytes of references by index.
         return _new_plan(projection, filters)
-    plan = projection.plans.get(key)
+    # Other tables of the same bytes may use a plan that refers to no projection.
+    shared: dict[bytes, Plan] = projection.version.made("plans", dict)
+    is_whole = not projection.fields and not projection.dictionaries
+    plan = (shared.get(key) if is_whole else None) or projection.plans.get(key)
     if not isinstance(plan, Plan):
         plan = _new_plan(projection, filters)
-        if len(projection.plans) >= _KEPT_PLANS:
-            projection.plans.clear()
-        projection.plans[key] = plan
+        known = shared if is_whole and plan.projection is None else projection.plans
+        if len(known) >= _KEPT_PLANS:
+            known.clear()
+        known[key] = plan
     return plan
 
 

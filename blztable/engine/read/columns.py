@@ -159,9 +159,13 @@ class OpenColumns(Closing):
         if is_nested(type_):
             return None
         part = self.parts.open(self.projection.nodes(index)[0], group)
-        found: list[pa.Array | None] = []
-        run([partial(_append_values, found, part, most)], is_alone=True)
-        values = found[0]
+        values = part.known_values
+        if values is None:
+            found: list[pa.Array | None] = []
+            run([partial(_append_values, found, part, most)], is_alone=True)
+            (values,) = found
+        elif len(values) > most:
+            return None
         if values is None or not pa.types.is_dictionary(type_):
             return values if values is None else as_type(values, type_)
         codes = np.arange(len(values), dtype=np.int32)

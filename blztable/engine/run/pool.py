@@ -418,6 +418,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+# Not the functions around these, which make four calls of Python a run.
+_set_nthreads = blosc.blosc_extension.set_nthreads
+_set_releasegil = blosc.blosc_extension.set_releasegil
+
+
 def begin_blosc() -> None:
     """Use one Blosc thread and release the GIL, until each call was followed by one of `end_blosc`.
 
@@ -426,7 +431,7 @@ def begin_blosc() -> None:
     global _blosc_users, _blosc_before
     with _blosc_lock:
         if _blosc_users == 0:
-            _blosc_before = blosc.set_nthreads(1), blosc.set_releasegil(True)
+            _blosc_before = _set_nthreads(1), _set_releasegil(True)
         _blosc_users += 1
 
 
@@ -436,8 +441,8 @@ def end_blosc() -> None:
     with _blosc_lock:
         _blosc_users -= 1
         if _blosc_users == 0:
-            blosc.set_nthreads(_blosc_before[0])
-            blosc.set_releasegil(_blosc_before[1])
+            _set_nthreads(_blosc_before[0])
+            _set_releasegil(_blosc_before[1])
 
 
 def _forget_blosc_users() -> None:
@@ -446,8 +451,8 @@ def _forget_blosc_users() -> None:
     _blosc_lock = threading.Lock()
     if _blosc_users:
         _blosc_users = 0
-        blosc.set_nthreads(_blosc_before[0])
-        blosc.set_releasegil(_blosc_before[1])
+        _set_nthreads(_blosc_before[0])
+        _set_releasegil(_blosc_before[1])
 
 
 if hasattr(os, "register_at_fork"):
