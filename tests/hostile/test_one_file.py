@@ -270,7 +270,7 @@ def test_a_table_within_the_bytes_of_a_killed_writer_is_no_damage(data):
 
 def false_commits(count):
     """Return a file of many indexes, each with a foot whose block is the whole file before it."""
-    data = bytearray(records.OLD_FRONT)
+    data = bytearray(records.new_front("0" * records.ID_DIGITS))
     for _ in range(count):
         data += b"".join(records.record(len(data), "", [], records.INDEX))
         foot = records.Foot(records.HEADER_BYTES, len(data), 0, 0)
@@ -295,7 +295,7 @@ def test_many_feet_that_claim_the_whole_file_cost_one_walk(monkeypatch):
 def test_a_foot_that_claims_a_huge_file_takes_little_memory(tmp_path):
     path, size = tmp_path / "t.blz", 1 << 30
     with path.open("wb") as file:
-        file.write(records.OLD_FRONT)
+        file.write(records.new_front("0" * records.ID_DIGITS))
         file.truncate(size)
         file.seek(size)
         foot = records.Foot(records.HEADER_BYTES, size - 100, 0, 0)

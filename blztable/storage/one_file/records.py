@@ -106,8 +106,6 @@ def new_front(number: str) -> bytes:
     return encode_front({**_METADATA, "rewrites": 0, "id": number})
 
 
-# Fronts of files made before they had ids.
-OLD_FRONT = encode_front(_METADATA)
 _START, _END = new_front("-" * ID_DIGITS).split(b"-" * ID_DIGITS)
 
 
@@ -140,13 +138,13 @@ def next_front(front: bytes, number: str) -> bytes:
 def is_part_of_front(data: bytes) -> bool:
     """True if a new file begins with these bytes, and its front goes on."""
     number = data[len(_START) : len(_START) + ID_DIGITS]
-    fronts = OLD_FRONT, _START + number + (_END if len(number) == ID_DIGITS else b"-")
-    return any(front.startswith(data) and len(data) < len(front) for front in fronts)
+    front = _START + number + (_END if len(number) == ID_DIGITS else b"-")
+    return front.startswith(data) and len(data) < len(front)
 
 
 def has_header(data: bytes) -> bool:
     """True if these bytes begin with the header of a new file."""
-    return data[:HEADER_BYTES] in (OLD_FRONT[:HEADER_BYTES], _START[:HEADER_BYTES])
+    return data[:HEADER_BYTES] == _START[:HEADER_BYTES]
 
 
 def record(position: int, key: str, buffers: Sequence[Buffer], kind: int = VALUE) -> list[Buffer]:

@@ -72,7 +72,9 @@ def test_a_file_that_is_no_table_is_never_touched(tmp_path, content):
 
 
 # Bug: mode="x" and pack replaced such files.
-@pytest.mark.parametrize("content", [b"b", b"blpk", bytes(4096), records.OLD_FRONT[:31]])
+@pytest.mark.parametrize(
+    "content", [b"b", b"blpk", bytes(4096), records.new_front("0" * records.ID_DIGITS)[:31]]
+)
 def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, content):
     path = tmp_path / "t.blz"
     path.write_bytes(content)
@@ -89,7 +91,7 @@ def test_a_few_bytes_that_anyone_may_have_written_are_not_replaced(tmp_path, con
 @pytest.mark.parametrize("mode", ["w", "a", "x"])
 def test_what_a_killed_creation_left_of_the_front_is_replaced(tmp_path, mode):
     path = tmp_path / "t.blz"
-    path.write_bytes(records.OLD_FRONT[:40])
+    path.write_bytes(records.new_front("0" * records.ID_DIGITS)[:40])
     blz.to_blz(ROWS, path, mode=mode)
     assert rows(path) == ROWS
 

@@ -12,10 +12,7 @@ import sys
 import pytest
 
 import blztable as blz
-from blztable.storage.one_file import records
-from golden.sets import unpacked
 
-GOLDEN = unpacked("one_file") / "changed.blz"
 REFUSED = r"removed or replaced.*open it again"
 OURS, OTHER = {"a": [1, 2, 3]}, {"a": [7, 8]}
 
@@ -218,19 +215,6 @@ def test_handles_follow_a_file_that_another_process_rewrites(path):
     assert table.to_arrow()["a"].to_pylist() == [1, 5, 6]
     assert reader.to_arrow().to_pydict() == OURS
     assert blz.read_table(path)["a"].to_pylist() == [1, 5, 6]
-
-
-def test_handles_follow_a_file_of_before_ids_that_their_process_rewrites(tmp_path):
-    path = tmp_path / "t.blz"
-    shutil.copy(GOLDEN, path)
-    # It ends with what a killed writer left.
-    with pytest.warns(UserWarning, match="never finished, or damaged"):
-        table, other = blz.open(path, "a"), blz.open(path, "a")
-    rows = len(table)
-    assert table.vacuum(keep=1)
-    assert records.decode_id(path.read_bytes()[:1000]) is not None
-    other.append({"n": [4], "text": ["z"]})
-    assert len(blz.open(path)) == rows + 1
 
 
 def test_a_table_that_is_written_anew_in_its_file_is_no_other_file(path):
