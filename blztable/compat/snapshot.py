@@ -166,6 +166,10 @@ class OldColumns(Closing):
         """Raise the error of a column that cannot be read."""
         self._version.values(self.projection.column_of(index))
 
+    def piece_rows(self, index: int, group: int) -> int:
+        """Return the rows of a chunk."""
+        return self._version.values(self.projection.column_of(index)).chunk_rows
+
     def columns(
         self,
         indices: Sequence[int],

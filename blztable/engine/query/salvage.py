@@ -21,7 +21,7 @@ from blztable.arrow.types import nulls
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import Selected, read_selected, take, windows
 from blztable.engine.read.column_reader import ColumnReader
-from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage, piece_rows
+from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
@@ -156,16 +156,16 @@ class _Salvage:
 
     def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
         """Return the rows of one column that cannot be read."""
-        projection, version = self._filtered, self.projection.version
+        projection = self._filtered
+        version = projection.version
         with self.opened(projection) as reader:
             reason = _fault(lambda: reader.check(index, span.group))
+            if reason is None:
+                unit = reader.piece_rows(index, span.group)
         if reason is not None:
             # No row can be read without the part, so smaller pieces are not tried.
             return [Lost(span.start, span.stop, reason)]
-        version = projection.version
         deleted, rows = version.all_deleted[span.group], version.stored_rows[span.group]
-        # The items of lists have rows and chunks of their own.
-        unit = min(piece_rows(version.records(projection.nodes(index), [span.group])), rows)
 
         def attempt(start: int, stop: int) -> str | None:
             piece = RowSpan(span.group, *live_range(deleted, start, stop))
@@ -174,7 +174,7 @@ class _Salvage:
 
         # Pages are of stored rows.
         (stored,) = stored_spans(version.deleted, [span])
-        lost = find_losses(attempt, stored.start, stored.stop, unit, PIECES)
+        lost = find_losses(attempt, stored.start, stored.stop, min(unit, rows), PIECES)
         found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
         return [one for one in found if one.start < one.stop]
 

@@ -37,6 +37,9 @@ class ColumnReader(Protocol):
     def check(self, index: int, group: int) -> None:
         """Raise if no row of a column in a row group can be read."""
 
+    def piece_rows(self, index: int, group: int) -> int:
+        """Return how many rows of a column to read together, so that few are lost with a chunk."""
+
     def columns(
         self,
         indices: Sequence[int],

@@ -22,6 +22,7 @@ from blztable.columns.statistics.bounds import Zones
 from blztable.engine.read import selection
 from blztable.engine.read.batch import read_batches
 from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, read_flat
+from blztable.engine.read.losses import piece_rows
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
@@ -73,6 +74,10 @@ class OpenColumns(Closing):
     def check(self, index: int, group: int) -> None:
         """Open the part of a column, or of its root: without it, no row can be read."""
         self.parts.open(self.projection.nodes(index)[0], group).check()
+
+    def piece_rows(self, index: int, group: int) -> int:
+        """Return how many rows of a column to read together, so that few are lost with a chunk."""
+        return piece_rows(self.projection.version.records(self.projection.nodes(index), [group]))
 
     def columns(
         self,
