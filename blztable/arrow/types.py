@@ -18,6 +18,7 @@ The type that a column is stored as, and the type that its values are compared a
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -395,6 +396,7 @@ def as_stored(array: pa.Array) -> pa.Array:
     return without_views(array)
 
 
+@lru_cache(maxsize=1024)
 def compared_type(type_: pa.DataType) -> pa.DataType:
     """Return the type that values are compared as: a wider one if Arrow cannot compare theirs."""
     type_ = value_type(type_)

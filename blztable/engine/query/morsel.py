@@ -125,10 +125,11 @@ class _RowsToRead:
 class Morsel:
     """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
-    def __init__(self, blocks: Blocks, reader: ColumnReader) -> None:
-        """All rows pass until a step is applied."""
+    def __init__(self, blocks: Blocks, reader: ColumnReader, uncoded: set[int]) -> None:
+        """All rows pass until a step is applied; columns without codes are put into `uncoded`."""
         self._blocks = blocks
         self._reader = reader
+        self._uncoded = uncoded
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
         self._columns: dict[int, _MorselColumn] = {}
@@ -188,9 +189,11 @@ class Morsel:
         if len(step.columns) != 1 or not step.terms or read.indices is not None:
             return None
         (index,) = step.columns
-        if index not in self._columns:
+        if index not in self._columns and index not in self._uncoded:
             coded = codes.read(self._reader, index, read.spans)
-            if coded is not None:
+            if coded is None:
+                self._uncoded.add(index)
+            else:
                 self._columns[index] = _MorselColumn(read.rows, coded)
         column = self._columns.get(index)
         if column is None or not isinstance(column.values, CodedColumn):

@@ -13,7 +13,7 @@ joins the results. Rows in memory are bounded by the window, which the caller ch
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
 
@@ -65,6 +65,8 @@ class Plan:
         The row groups that have these, the live rows of the table before each, and its live rows.
     groups_in_leaves
         How many row groups the leaves have that may match.
+    uncoded
+        The columns that were asked for codes, and have none.
     """
 
     expression: pc.Expression
@@ -76,6 +78,7 @@ class Plan:
     firsts: np.ndarray
     rows: np.ndarray
     groups_in_leaves: int
+    uncoded: set[int] = field(default_factory=set)
 
 
 class Scan:
@@ -110,6 +113,11 @@ class Scan:
         groups = zip(plan.groups.tolist(), begins, ends, strict=True)
         return [RowSpan(*one) for one in groups if one[1] < one[2]]
 
+    def first_rows(self, groups: Sequence[int]) -> list[int]:
+        """Return the live rows of the table before each of some row groups that may match."""
+        found: list[int] = self.plan.firsts[self.plan.groups.searchsorted(groups)].tolist()
+        return found
+
     def within(self, spans: Sequence[RowSpan]) -> list[RowSpan]:
         """Return the spans of row groups in which a row may match."""
         groups = set(self.plan.groups.tolist())
@@ -142,7 +150,7 @@ class Scan:
     def _apply(self, blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""
         try:
-            return _applied(self.steps, blocks, reader)
+            return self._applied(self.steps, blocks, reader)
         except SchemaError as error:
             failure = error
         # Arrow does not evaluate y in `false and y`, so the whole filter may have a value although
@@ -150,13 +158,20 @@ class Scan:
         whole = _step(self.plan.expression, self.columns, self.projection.schema)
         is_open = np.logical_or.reduce(blocks.open, axis=0, keepdims=True)
         try:
-            return _applied([whole], replace(blocks, open=is_open), reader)
+            return self._applied([whole], replace(blocks, open=is_open), reader)
         except SchemaError:
             # The conjunct that failed is more helpful than the whole filter.
             raise failure from None
         finally:
             # Otherwise its traceback and this frame would form a cycle that keeps the table open.
             del failure
+
+    def _applied(self, steps: Sequence[Step], blocks: Blocks, reader: ColumnReader) -> Morsel:
+        """Return the blocks as a morsel to which these steps were applied in order."""
+        morsel = Morsel(blocks, reader, self.plan.uncoded)
+        for number, step in enumerate(steps):
+            morsel.apply(number, step)
+        return morsel
 
     def blocks(self, spans: Sequence[RowSpan]) -> Blocks:
         """Return the live rows of these spans in which a row may match."""
@@ -321,14 +336,6 @@ def _step(
 ) -> Step:
     fields = tuple(schema.field(index).name for index in columns)
     return Step(expression, tuple(columns), fields, Pruner(expression, schema, term), terms)
-
-
-def _applied(steps: Sequence[Step], blocks: Blocks, reader: ColumnReader) -> Morsel:
-    """Return the blocks as a morsel to which these steps were applied in order."""
-    morsel = Morsel(blocks, reader)
-    for number, step in enumerate(steps):
-        morsel.apply(number, step)
-    return morsel
 
 
 def _rank(projection: Projection, step: Step) -> float:

@@ -143,7 +143,9 @@ def select(
     if scan is None:
         return Selected(reader.columns(columns, window), numbers(version, window))
     rows = scan.filter(window, reader, columns)
-    return Selected([rows.columns[index] for index in columns], numbers(version, rows.selection))
+    return Selected(
+        [rows.columns[index] for index in columns], numbers(version, rows.selection, scan)
+    )
 
 
 def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
@@ -225,10 +227,15 @@ def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar
     return extreme(zones, read, is_least=is_least)
 
 
-def numbers(version: Version, selection: Sequence[RowSelection]) -> range | np.ndarray:
-    """Return the indices in the table of the rows of a selection."""
+def numbers(
+    version: Version, selection: Sequence[RowSelection], scan: Scan | None = None
+) -> range | np.ndarray:
+    """Return the indices in the table of the rows of a selection, which a filter may have left."""
     groups = sorted({one.group for one in selection})
-    rows = version.first_rows(np.array(groups, np.int64)).tolist()
+    if scan is not None:
+        rows = scan.first_rows(groups)
+    else:
+        rows = version.first_rows(np.array(groups, np.int64)).tolist()
     first = dict(zip(groups, rows, strict=True))
     return _joined(
         [
