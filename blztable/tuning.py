@@ -55,8 +55,8 @@ class Tuning:
     # Columns of one type that are encoded together, as a matrix; of fewer, each gets the encoding
     # that is smallest.
     matrix_columns_written: int = 3
-    # Fewer columns of a matrix are read as fast one by one.
-    matrix_columns_read: int = 4
+    # Fewer parts of a matrix are read as fast one by one.
+    matrix_columns_read: int = 16
     # The bytes of a matrix of several columns.
     matrix_bytes: int = 2 << 20
     # To decode fewer bytes takes less time than to wake another thread.
@@ -66,14 +66,8 @@ class Tuning:
     span_bytes: int = 2 << 20
     # Smaller spans share a task, because a task costs some 20 microseconds of Python.
     read_task_bytes: int = 1 << 18
-    # A bundle up to this size is read at once. This costs some 30 microseconds more for one column.
-    small_bundle_bytes: int = 256 << 10
-    # A read keeps so many bytes of small bundles: they may have many columns that it does not read.
-    kept_bundle_bytes: int = 32 << 20
     # What a process keeps of versions that it opened, and of the parts of its open tables.
     kept_bytes: int = 64 << 20
-    # A superchunk up to this size is read at once and kept until its chunks are decoded.
-    small_part_bytes: int = 64 << 10
     # Maximum number of reads that locate damage exactly, for each column and row group.
     damage_reads: int = 1024
     # Bytes of a window of a stream. Windows and row groups have whole multiples of so many rows.

@@ -23,19 +23,32 @@ class EncodedStream(Protocol):
     """
 
     @property
-    def kind(self) -> int: ...
+    def kind(self) -> int:
+        """Kind of its encoding."""
+
     @property
-    def flags(self) -> int: ...
+    def flags(self) -> int:
+        """Flags of its record."""
+
     @property
-    def power(self) -> int: ...
+    def power(self) -> int:
+        """Power of ten of its integers."""
+
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """Bytes of a code."""
+
     @property
-    def exceptions(self) -> int: ...
+    def exceptions(self) -> int:
+        """Number of values beside the codes."""
+
     @property
-    def words(self) -> Array: ...
+    def words(self) -> Array:
+        """Its words."""
+
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Number of its bytes."""
 
     def runs(self, start: int, stop: int) -> Iterator[tuple[int, Array]]:
         """Yield the bytes from `start` to `stop`, chunk by chunk, and where each begins."""

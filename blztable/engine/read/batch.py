@@ -47,8 +47,6 @@ from blztable.format.records import (
 
 # Larger parts are decoded as fast one by one, in bytes of their values as a mean.
 MOST_BYTES = 256 << 10
-# Fewer parts are.
-LEAST_PARTS = 16
 # Bytes between two parts that are read and not used.
 GAP_BYTES = 16 << 10
 # Parts of a task, whatever they decode.
@@ -87,7 +85,8 @@ def read_batches(
     """
     version = parts.version
     groups = [span.group for span in selected]
-    if len(groups) * len(columns) < LEAST_PARTS or np.any(np.diff(groups) <= 0):
+    least = tuning.current.matrix_columns_read
+    if len(groups) * len(columns) < least or not groups or np.any(np.diff(groups) <= 0):
         return {}
     of_groups = version.group_records(np.array(groups, np.int64))
     stored = of_groups["stored"].astype(np.int64)
@@ -104,7 +103,7 @@ def read_batches(
     found: dict[int, pa.ChunkedArray] = {}
     batches = []
     for (type_, has_nans), of_kind in kinds.items():
-        if len(of_kind) * len(groups) >= LEAST_PARTS:
+        if len(of_kind) * len(groups) >= least:
             lines = [columns[index] for index in of_kind]
             records = version.records(lines, np.array(groups, np.int64))
             parts.check_records(lines, records)
@@ -150,7 +149,6 @@ class _Columns:
         self.nbytes = self.rows * len(lines) * dtype.itemsize
         self.per_block = max(tuning.current.matrix_bytes // max(self.rows * dtype.itemsize, 1), 1)
         self._describe(has_nans)
-        self.blocks: list[pa.Buffer] = []
         self.values: list[Array] = []
         self.valid: Array | None = None
 
@@ -178,12 +176,13 @@ class _Columns:
             (several - is_valid == 1)
             & (main["name"] == VALUES)
             & np.isin(main["kind"], (PLAIN, NUMBERS, CONSTANT))
-            & (main["exceptions"] == 0)
             & (parts["pages"] <= 1)
             & (chunks[last] <= 1)
             & (~plain_valid | (chunks[np.where(several > 0, first, 0)] == 1))
         )
         self.is_empty = parts["rows"] == 0
+        self.exceptions = main["exceptions"].astype(np.int64)
+        self.first_word = records.first_word[last] if has else np.zeros(count, np.int64)
         self.base = self._bases(main, last)
         self.chunk = np.where(chunks[last] == 1, records.first_chunk[last] if has else 0, NONE)
         self.valid_chunk = np.where(plain_valid, records.first_chunk[first] if has else 0, NONE)
@@ -209,7 +208,6 @@ class _Columns:
         for first in range(0, count, self.per_block):
             some = min(self.per_block, count - first)
             block = pa.allocate_buffer(some * self.rows * width)
-            self.blocks.append(block)
             self.values.append(view(block).view(self.dtype).reshape(some, self.rows))
         if self.form_of["is_valid"].any() or self.form_of["nan_is_null"].any():
             self.valid = np.ones((count, self.rows), bool)
@@ -241,6 +239,17 @@ class _Columns:
             block, place = divmod(column, self.per_block)
             self.values[block][place, rows] = row
 
+    def put_exceptions(self, cells: Array, values: Array) -> None:
+        """Put the values that no integer gives into the rows of parts."""
+        for place in np.flatnonzero(self.exceptions[cells]).tolist():
+            cell, row = int(cells[place]), values[place]
+            count, first = int(self.exceptions[cell]), int(self.first_word[cell]) + 1
+            words = self.records.words[first : first + 2 * count]
+            rows = words[:count]
+            if rows[0] < 0 or rows[-1] >= len(row) or (rows[1:] <= rows[:-1]).any():
+                raise CorruptError("rows of exceptions")
+            row[rows] = words[count:].view("<f8")
+
     def put_valid(self, cells: Array, valid: Array) -> None:
         """Say which rows of parts have a value."""
         assert self.valid is not None
@@ -250,14 +259,14 @@ class _Columns:
 
     def arrays(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
         """Yield the columns by index."""
-        size = self.rows * self.dtype.itemsize
         nulls = [0] * len(self.lines)
         if self.valid is not None:
             nulls = (self.rows - self.valid.sum(axis=1)).tolist()
         for column, index in enumerate(self.indices):
             validity = bitmap(self.valid[column]) if nulls[column] else None
             block, place = divmod(column, self.per_block)
-            values = self.blocks[block].slice(place * size, size)
+            # A slice of the block could not be written.
+            values = pa.py_buffer(self.values[block][place])
             if self.form.form is Form.BOOL:
                 values = bitmap(self.values[block][place])
             buffers = [validity, values]
@@ -364,6 +373,7 @@ class _Reader:
             from_codes.fill_matrix(form, columns.form, codes, columns.base[some], out)
             if columns.form.form is Form.BOOL and int(out.max()) > 1:
                 raise CorruptError("booleans")
+            columns.put_exceptions(some, out)
             if is_own:
                 columns.put(some, out)
             if form["nan_is_null"]:

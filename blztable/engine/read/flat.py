@@ -145,7 +145,8 @@ class FlatRead:
 
     def _fill(self, part: Part, rows: Chosen, first: int) -> None:
         """Decode values of one width to their place."""
-        assert self._values is not None and self._width is not None
+        assert self._values is not None
+        assert self._width is not None
         last = first + count_of(rows)
         out = self._values[first * self._width : last * self._width]
         with part.error_context():

@@ -256,7 +256,7 @@ class StoredStream:
 
 
 class ItemStream(StoredStream):
-    """A stream with a chunk an item: their places are in the file, and their digests behind them."""
+    """A stream with a chunk an item: its places are in the file, and its digests behind the chunks."""
 
     def __init__(
         self, record: Any, words: Array, file: Any, rows: int, begin: int, table: int

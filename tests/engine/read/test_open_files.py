@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 import pytest
 
 import blztable as blz
-from blztable.engine.read import parts
-from blztable.engine.read.parts import LEAST_OPEN, MOST_OPEN, OpenFiles
+from blztable.engine.read import files
+from blztable.engine.read.files import LEAST_OPEN, MOST_OPEN, OpenFiles
 from blztable.errors import StorageError
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
@@ -23,7 +23,7 @@ from blztable.storage.memory import RamStore
 def no_other_reads(monkeypatch):
     """Count no reads that other tests left; they would share the limit."""
     gc.collect()
-    monkeypatch.setattr(parts, "_reads", WeakValueDictionary())
+    monkeypatch.setattr(files, "_reads", WeakValueDictionary())
 
 
 def stored(count: int) -> RamStore:
@@ -61,7 +61,7 @@ class FullProcess:
 def pauses(monkeypatch):
     """Return the seconds of each wait; nothing sleeps."""
     noted: list[float] = []
-    monkeypatch.setattr(parts.time, "sleep", noted.append)
+    monkeypatch.setattr(files.time, "sleep", noted.append)
     return noted
 
 
@@ -98,22 +98,22 @@ def test_a_read_keeps_a_few_files_beside_any_number_of_others():
 
 def test_a_read_that_is_over_has_no_share(monkeypatch):
     store = FullProcess(10_000)
-    before = parts._share()
+    before = files._share()
     OpenFiles(store)
     OpenFiles(store)
-    assert parts._share() == before == MOST_OPEN
+    assert files._share() == before == MOST_OPEN
 
 
 @pytest.mark.parametrize(("limit", "share"), [(256, 64), (64, 16), (20, LEAST_OPEN)])
 def test_all_reads_together_keep_a_quarter_of_what_the_process_may_open(monkeypatch, limit, share):
-    monkeypatch.setattr(parts.resource, "getrlimit", lambda which: (limit, limit))
-    assert parts._share() == share
+    monkeypatch.setattr(files.resource, "getrlimit", lambda which: (limit, limit))
+    assert files._share() == share
 
 
 def test_without_a_limit_the_bound_is_the_usual_one(monkeypatch):
-    unlimited = parts.resource.RLIM_INFINITY
-    monkeypatch.setattr(parts.resource, "getrlimit", lambda which: (unlimited, unlimited))
-    assert parts._share() == MOST_OPEN
+    unlimited = files.resource.RLIM_INFINITY
+    monkeypatch.setattr(files.resource, "getrlimit", lambda which: (unlimited, unlimited))
+    assert files._share() == MOST_OPEN
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -147,7 +147,7 @@ def test_who_waits_for_a_file_gets_it_as_soon_as_another_is_closed(monkeypatch):
         if len(waited) == 3:
             elsewhere.clear()
 
-    monkeypatch.setattr(parts.time, "sleep", sleep)
+    monkeypatch.setattr(files.time, "sleep", sleep)
     OpenFiles(store).open("mine")
     assert len(waited) == 3
 
@@ -218,16 +218,16 @@ def test_reads_of_more_files_than_the_process_may_open_go_on_together(tmp_path):
     store = LocalStore(tmp_path)
     for number in range(100):
         store.put_new(f"data/{number}", [b"%d" % number])
-    soft, hard = parts.resource.getrlimit(parts.resource.RLIMIT_NOFILE)
+    soft, hard = files.resource.getrlimit(files.resource.RLIMIT_NOFILE)
     # The descriptors open now, and 40 more.
-    parts.resource.setrlimit(parts.resource.RLIMIT_NOFILE, (highest_descriptor() + 40, hard))
+    files.resource.setrlimit(files.resource.RLIMIT_NOFILE, (highest_descriptor() + 40, hard))
     try:
         together = [OpenFiles(store) for _ in range(12)]
         for number in range(100):
             for read in together:
                 assert read.open(f"data/{number}").read(0, 3) == b"%d" % number
     finally:
-        parts.resource.setrlimit(parts.resource.RLIMIT_NOFILE, (soft, hard))
+        files.resource.setrlimit(files.resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def highest_descriptor() -> int:

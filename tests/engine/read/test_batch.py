@@ -1,4 +1,7 @@
-"""Columns of numbers that are read together are what they are one by one."""
+"""Small parts that are decoded together are what they are one by one."""
+
+import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -8,13 +11,15 @@ from hypothesis import strategies as st
 
 import blztable as blz
 from blztable import tuning
-from blztable.engine.read import column_batch, columns
+from blztable.engine.read import batch, columns
+from blztable.engine.run import pool
+from blztable.format.records import VALUES
 from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
 
 pytestmark = pytest.mark.usefixtures("bundled")
 
-DTYPES = ["<i1", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", "<M8[ms]", "<m8[us]"]
+DTYPES = ["?", "<i1", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", "<M8[ms]", "<m8[us]"]
 SPECIAL = [0.0, -0.0, np.nan, np.inf, 1e300, 5e-324, 0.1, 1 / 3]
 
 
@@ -29,12 +34,16 @@ def arrays(draw, rows):
             values = decimals.astype(dtype)
             for place in draw(st.lists(st.integers(0, rows - 1), max_size=3)):
                 values[place] = draw(st.sampled_from(SPECIAL))
+    elif dtype.kind == "b":
+        values = seed.random(rows) < draw(st.sampled_from([0.0, 0.5, 1.0]))
     else:
         numbers = np.dtype(f"i{dtype.itemsize}") if dtype.kind in "mM" else dtype
         limits = np.iinfo(numbers)
         low = draw(st.integers(limits.min, limits.max))
         high = min(limits.max, low + draw(st.sampled_from([0, 200, 60_000, 1 << 40])))
-        values = seed.integers(low, high, rows, numbers, endpoint=True).view(dtype)
+        values = seed.integers(low, high, rows, numbers, endpoint=True)
+        # Those that ascend are stored as sums.
+        values = (np.sort(values) if draw(st.booleans()) else values).view(dtype)
     mask = seed.random(rows) < draw(st.sampled_from([0.0, 0.0, 0.3, 1.0]))
     return pa.array(values, mask=mask if mask.any() else None)
 
@@ -70,7 +79,7 @@ def test_columns_read_together_are_what_they_are_one_by_one(table, group_rows, l
     assert frame.equals(one_by_one(store).to_pandas())
 
 
-def test_a_wide_table_is_read_without_decoding_its_lines(monkeypatch):
+def test_a_wide_table_is_read_without_describing_its_parts(monkeypatch):
     rng = np.random.default_rng(1)
     table = pa.table({f"c{n}": np.round(rng.normal(size=300), 2) for n in range(200)})
     store, opened = RamStore(), []
@@ -92,7 +101,7 @@ def test_columns_are_read_together_after_a_change(change):
     store, together = RamStore(), {}
 
     def note(*args):
-        together.update(column_batch.read_batches(*args))
+        together.update(batch.read_batches(*args))
         return together
 
     blz.to_blz(frame, store)
@@ -116,49 +125,76 @@ def test_columns_are_read_together_after_a_change(change):
     assert len(together) >= 8
 
 
-def test_the_bundle_of_a_damaged_chunk_is_named():
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize("rows", [1, 100])
+def test_many_small_row_groups_are_decoded_together(rows, monkeypatch):
+    rng = np.random.default_rng(5)
+    count = 40 * rows + rows // 2
+    table = pa.table(
+        {
+            "up": np.cumsum(rng.integers(0, 9, count)),
+            "near": rng.integers(0, 200, count),
+            "money": np.round(rng.normal(size=count), 2),
+            "gone": pa.array(rng.normal(size=count), mask=rng.random(count) < 0.3),
+            "flag": rng.random(count) < 0.5,
+        }
+    )
     store = RamStore()
-    blz.to_blz({f"c{n}": rng.random(500) for n in range(10)}, store)
-    (key,) = [name for name in store._entries if name.endswith(".bin")]
-    data = bytearray(store.get(key))
-    data[len(data) // 2] ^= 1
-    store.put(key, bytes(data))
-    with pytest.raises(
-        blz.CorruptError, match=rf"{key}, column 'c0', stream 'values', chunk \d+: crc32"
-    ):
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=rows), durability="process")
+    opened = []
+
+    def note(self, line, group, call=columns.OpenParts.open):
+        opened.append(line)
+        return call(self, line, group)
+
+    monkeypatch.setattr(columns.OpenParts, "open", note)
+    assert same_table(blz.read_table(store), table)
+    for name in table.column_names:
+        assert same_table(blz.read_table(store, columns=[name]), table.select([name]))
+    assert not opened
+
+
+@pytest.mark.parametrize("place", [20, -1])
+def test_a_damaged_chunk_among_many_is_named(place):
+    rng = np.random.default_rng(6)
+    store = RamStore()
+    table = pa.table({f"c{n}": rng.random(50) for n in range(30)})
+    blz.to_blz(table, store, durability="process")
+    with blz.open(store) as opened, opened._snapshot.opened(opened._snapshot.projection) as reader:
+        part = reader.parts.open(17, 0)
+        at = part.streams[VALUES]._offsets[0] + place
+    data = bytearray(store.get(part.key))
+    data[at if place > 0 else at + 1 + part.streams[VALUES]._sizes[0] - 1] ^= 1
+    store.put(part.key, bytes(data))
+    with pytest.raises(blz.CorruptError, match=r"column 'c17', stream 'values', chunk 0: crc32"):
         blz.read_table(store)
+    rest = [name for name in table.column_names if name != "c17"]
+    assert same_table(blz.read_table(store, columns=rest), table.select(rest))
 
 
-def test_each_line_is_read_once_for_all_reads_of_a_handle(monkeypatch):
-    rng = np.random.default_rng(4)
-    table = pa.table({f"c{n}": rng.integers(0, 9, 50) for n in range(300)})
-    store, starts = RamStore(), []
-    blz.to_blz(table, store)
-
-    def note(self, key, start=0, *args, get=RamStore.get):
-        if "manifest" in key:
-            starts.append(start)
-        return get(self, key, start, *args)
-
-    with blz.open(store) as handle:
-        monkeypatch.setattr(RamStore, "get", note)
-        assert handle.to_arrow() == table
-        assert starts == sorted(set(starts)) != []
-        starts.clear()
-        assert handle.to_arrow() == table
-        assert not starts
+def test_the_progress_of_parts_that_are_read_together_counts_all_rows():
+    store, told = RamStore(), []
+    table = pa.table({f"c{n}": np.random.default_rng(n).random(500) for n in range(40)})
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=100), durability="process")
+    with blz.open(store) as opened:
+        opened.to_arrow(progress=lambda done, rows: told.append((done, rows)))
+    assert told[-1] == (500, 500)
+    assert told == sorted(told)
 
 
-def test_a_line_that_was_damaged_when_it_was_read_is_read_again():
-    store = RamStore()
-    blz.to_blz({f"c{n}": [1, 2] for n in range(10)}, store)
-    with blz.open(store) as handle:
-        key = handle._snapshot.version.key
-        data = store.get(key)
-        at = data.rindex(b'"rows":[2]')
-        store.put(key, data[:at] + data[at:].replace(b"2", b"3", 1))
-        with pytest.raises(blz.CorruptError, match="does not have its sha256"):
-            handle.to_arrow()
-        store.put(key, data)
-        assert handle.to_arrow().num_rows == 2
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, tuned, monkeypatch):
+    """Another thread would take longer to wake."""
+    table = pa.table({f"c{n}": np.random.default_rng(n).random(2000) for n in range(100)})
+    store, threads = RamStore(), set()
+    blz.to_blz(table, store, durability="process")
+
+    def note(self, cells, decode=batch._Reader._decode):
+        threads.add(threading.get_ident())
+        time.sleep(0.01)  # Others would come.
+        return decode(self, cells)
+
+    tuned(matrix_shared_bytes=table.nbytes + (not is_shared))
+    monkeypatch.setattr(pool, "_processors", lambda: 4)
+    monkeypatch.setattr(batch._Reader, "_decode", note)
+    assert blz.read_table(store) == table
+    assert (threads == {threading.get_ident()}) == (not is_shared)
