@@ -396,7 +396,7 @@ class EncodedRows:
         buffers = [None, pa.py_buffer(ends), body]
         return pa.Array.from_buffers(pa.large_binary(), self.item_count, buffers)
 
-    @property
+    @cached_property
     def _item_ends(self) -> Array:
         stream, count = self.streams[ITEMS_LENGTHS], self.item_count
         return from_codes.ends(stream, count, ONE_PAGE, 0, count)

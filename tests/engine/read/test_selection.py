@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from blztable.engine.read import selection
 from blztable.engine.read.selection import RowIndices, RowSpan
+from blztable.engine.version.node_parts import NodeParts
 from blztable.errors import SchemaError
-from blztable.format.line import ColumnParts, PartMetaArrays
+from blztable.format.records import ITEM_CHUNKS, PART, Records
 from support.bit_equality import same
 
 
-def parts(rows, page_rows, **claims):
-    """Return the line of a column: rows and page rows of each row group, and claims."""
-    none = (0,) * len(rows)
-    facts = PartMetaArrays(tuple(rows), tuple(page_rows), none, none, none, none)
-    return ColumnParts((0,), none, facts, {}, {}, flags=claims)
+def parts(rows, page_rows, item_chunks=None):
+    """Return the parts of a node: rows and page rows of each row group, which have item chunks."""
+    records = Records(1, len(rows), np.zeros(len(rows), PART))
+    records.parts["rows"], records.parts["page"] = rows, np.log2(page_rows)
+    records.parts["flags"] = ITEM_CHUNKS * np.array(item_chunks or [0] * len(rows))
+    return NodeParts((0,), records, np.zeros(len(rows), np.int64))
 
 
 def picked(group, *rows):
@@ -58,20 +60,12 @@ def test_rows_that_meet_in_a_page_share_it():
 
 
 def test_items_that_are_a_chunk_each_have_no_pages():
-    column = parts([30, 30], [8, 8], per_item=(1, 0))
+    column = parts([30, 30], [8, 8], item_chunks=(1, 0))
     wanted = [RowSpan(0, 1, 3), RowSpan(0, 3, 5), RowSpan(0, 7, 8), RowSpan(1, 7, 9)]
     assert selection.of_spans(column, wanted) == [
         RowSpan(0, 1, 5),
         RowSpan(0, 7, 8),
         RowSpan(1, 0, 16),
-    ]
-
-
-def test_a_part_without_a_page_is_one():
-    assert selection.of_spans(parts([5], [0]), [RowSpan(0, 2, 3)]) == [RowSpan(0, 2, 3)]
-    assert selection.of_rows(parts([5], [0]), [picked(0, 2, 4)]) == [
-        RowSpan(0, 2, 3),
-        RowSpan(0, 4, 5),
     ]
 
 
