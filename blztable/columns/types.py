@@ -18,7 +18,7 @@ from blztable.arrow.nested.nodes import (
     is_nested,
     is_nested_storable,
 )
-from blztable.arrow.types import as_stored, is_binary, is_text, nulls, stored_type
+from blztable.arrow.types import as_stored, is_binary, is_text, nulls
 from blztable.columns import dictionaries, joined
 from blztable.columns.parts.physical import NUMPY_TYPES
 from blztable.errors import SchemaError

@@ -26,6 +26,10 @@ CALLED_BACK = {
     ("engine/change/creation.py", "engine/version/commit.py"),
     # A column is read to see if it has a value, only if its type depends on it.
     ("convert/append_source.py", "convert/widen.py"),
+    # The tree of leaves hands each run that a change touches to the change, as `map` does.
+    ("engine/version/facts.py", "engine/version/staged.py"),
+    # A version keeps what is made of it, and asks for it at the first use.
+    ("engine/version/staged.py", "engine/version/versions.py"),
 }
 
 

@@ -15,4 +15,6 @@ def copied(store: RamStore) -> RamStore:
 def values(store: RamStore, prefix: str = "") -> dict[str, bytes]:
     """Return the values whose keys begin so."""
     entries = store._entries.items()
-    return {key: one.data for key, one in entries if one.data is not None and key.startswith(prefix)}
+    return {
+        key: one.data for key, one in entries if one.data is not None and key.startswith(prefix)
+    }

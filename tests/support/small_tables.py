@@ -76,7 +76,9 @@ def nested() -> pa.Table:
         {
             "list": lists,
             "struct": pa.array([{"a": 1, "b": "x"}, None] * 10),
-            "map": pa.array([[("k", 1)], None, [], [("l", 2)]] * 5, pa.map_(pa.string(), pa.int8())),
+            "map": pa.array(
+                [[("k", 1)], None, [], [("l", 2)]] * 5, pa.map_(pa.string(), pa.int8())
+            ),
             "runs": pa.array([1] * 10 + [2] * 10).dictionary_encode().cast(pa.int64()),
             "coded": pa.DictionaryArray.from_arrays(codes, pa.array([[7], []])),
             "fixed": pa.array([[1, 2], None] * 10, pa.list_(pa.int16(), 2)),

@@ -168,7 +168,7 @@ class ObjectArrays:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordArrays:
     """Tuples of one length, with a kind for each item."""
 
     kinds: tuple[Kind, ...]

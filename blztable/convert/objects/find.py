@@ -22,7 +22,7 @@ from blztable.convert.objects.containers import (
     Maps,
     Nulls,
     ObjectArrays,
-    Records,
+    RecordArrays,
     Structs,
     check_arrays,
     ends_of,
@@ -100,7 +100,7 @@ def parse(value: Json) -> Kind:
                 _expect_hashable(kind)
             return Items(word, kind)
         case "record", [_, *_]:
-            return Records(tuple(map(parse, parts)))
+            return RecordArrays(tuple(map(parse, parts)))
         case "map", [of_keys, of_values]:
             return Maps(_expect_hashable(parse(of_keys)), parse(of_values))
         case "array", ["object", of]:
@@ -165,7 +165,7 @@ def _tuples(values: Values, depth: int) -> Kind:
         lengths = {len(value) for value in values if value is not None}
         if len(lengths) > 1:
             raise
-        return Records(tuple(find(place(values, i), depth) for i in range(lengths.pop())))
+        return RecordArrays(tuple(find(place(values, i), depth) for i in range(lengths.pop())))
 
 
 def _arrays(values: Values, depth: int) -> Kind:

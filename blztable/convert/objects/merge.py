@@ -11,7 +11,7 @@ from blztable.convert.objects.containers import (
     Maps,
     Nulls,
     ObjectArrays,
-    Records,
+    RecordArrays,
     Structs,
 )
 from blztable.convert.objects.find import Anything
@@ -39,10 +39,10 @@ def merged(one: Kind, other: Kind) -> Kind | None:
         case Maps(), Maps() if one.of_keys.as_json == other.of_keys.as_json:
             of = merged(one.of_values, other.of_values)
             return of and replace(one, of_values=of)
-        case Records(), Records() if len(one.kinds) == len(other.kinds):
+        case RecordArrays(), RecordArrays() if len(one.kinds) == len(other.kinds):
             pairs = zip(one.kinds, other.kinds, strict=True)
             places = [kind for pair in pairs if (kind := merged(*pair))]
-            return Records(tuple(places)) if len(places) == len(one.kinds) else None
+            return RecordArrays(tuple(places)) if len(places) == len(one.kinds) else None
     # Integers of the column become floats; those of the data stay what they are.
     return other if (one, other) == (SIMPLE["int"], SIMPLE["float"]) else None
 
@@ -69,6 +69,6 @@ def lenient(kind: Kind) -> Kind:
             return replace(kind, of=lenient(kind.of))
         case Maps():
             return replace(kind, of_values=lenient(kind.of_values))
-        case Records():
-            return Records(tuple(map(lenient, kind.kinds)))
+        case RecordArrays():
+            return RecordArrays(tuple(map(lenient, kind.kinds)))
     return kind

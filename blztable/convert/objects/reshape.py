@@ -10,7 +10,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blztable.arrow.types import nulls
-from blztable.convert.objects.containers import Items, Maps, ObjectArrays, Records, Structs, is_list
+from blztable.convert.objects.containers import (
+    Items,
+    Maps,
+    ObjectArrays,
+    RecordArrays,
+    Structs,
+    is_list,
+)
 from blztable.convert.objects.find import Anything
 from blztable.convert.objects.kinds import Kind
 from blztable.errors import FormatError
@@ -24,13 +31,13 @@ def reshaped(kind: Kind, old: pa.DataType, new: pa.DataType, by_place: bool) -> 
     match kind:
         case Structs() if pa.types.is_struct(new):
             return _fields(kind, old, new, by_place)
-        case Records() if pa.types.is_struct(new):
+        case RecordArrays() if pa.types.is_struct(new):
             names = list(map(str, range(len(kind.kinds))))
             pairs = zip(names, kind.kinds, strict=True)
             found = Structs(tuple((name, of, False) for name, of in pairs))
             found = _fields(found, old, new, by_place)
             is_same = [name for name, _, _ in found.fields] == names
-            return Records(tuple(of for _, of, _ in found.fields)) if is_same else found
+            return RecordArrays(tuple(of for _, of, _ in found.fields)) if is_same else found
         case Items() if is_list(old) and is_list(new):
             of = reshaped(kind.of, old.value_type, new.value_type, by_place)
             # A set cannot hold a dict that was a tuple.

@@ -114,7 +114,7 @@ def read_batches(
     check_memory(nbytes, version.store.name)
     for one in batches:
         one.allocate()
-    reader = _Reader(parts, groups, of_groups, batches, progress)
+    reader = _MatrixReader(parts, groups, of_groups, batches, progress)
     is_small = nbytes < tuning.current.matrix_shared_bytes
     run(reader.tasks(), progress.report if progress else None, is_alone=is_small)
     for one in batches:
@@ -282,7 +282,7 @@ class _Cells:
     cell: Array
 
 
-class _Reader:
+class _MatrixReader:
     """Reads and decodes all parts of columns of some types."""
 
     def __init__(

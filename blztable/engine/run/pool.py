@@ -149,7 +149,7 @@ def run(
     if is_alone:
         _run_alone(chain(first, tasks), after_task)
         return
-    work = _Run(None, after_task)
+    work = _PoolRun(None, after_task)
     deferred = DeferInterrupt(work.stop, others=False)
     try:
         with deferred:
@@ -192,7 +192,7 @@ def run_groups(
 
     Only the caller's thread draws from `groups`.
     """
-    work = _Run(budget, after_task)
+    work = _PoolRun(budget, after_task)
     try:
         for tasks in groups:
             with DeferInterrupt(work.stop) as deferred:
@@ -235,7 +235,7 @@ class Background(Generic[T]):
             self._thread.shutdown()
 
 
-class _Run:
+class _PoolRun:
     """A run: its waiting tasks, the number of running tasks, and the exception that ended it."""
 
     def __init__(

@@ -14,7 +14,7 @@ from blztable.format import layout
 from blztable.format.layout import Path
 
 
-class File(NamedTuple):
+class NamedFile(NamedTuple):
     """The number of a file, and its bytes."""
 
     number: int
@@ -22,7 +22,7 @@ class File(NamedTuple):
 
 
 # Files by their keys.
-Files = dict[str, File]
+Files = dict[str, NamedFile]
 
 
 def files_of_run(run: Run, paths: tuple[Path, ...]) -> Files:
@@ -37,11 +37,11 @@ def files_of_run(run: Run, paths: tuple[Path, ...]) -> Files:
     found: Files = {}
     values = (lines, numbers[lines, groups], ends[lines, groups])
     for line, number, size in zip(*(one.tolist() for one in values), strict=True):
-        found[layout.part(paths[line], number)] = File(number, size)
+        found[layout.part(paths[line], number)] = NamedFile(number, size)
     sizes = np.where(is_bundled, ends, 0).max(0, initial=0)
     for number, size in zip(bundles.tolist(), sizes.tolist(), strict=True):
         if number:
-            found[layout.part(layout.SHARED, number)] = File(number, size)
+            found[layout.part(layout.SHARED, number)] = NamedFile(number, size)
     return found
 
 
@@ -57,7 +57,7 @@ def named(version: Version, seen: set[int] | None = None, least: int = 0) -> Fil
             found |= files_of_run(one, version.paths)
         else:
             number, size = one
-            found[layout.leaf(number)] = File(number, size)
+            found[layout.leaf(number)] = NamedFile(number, size)
     return found
 
 
@@ -76,7 +76,7 @@ def only(version: Version, other: Version) -> Files:
                     if number not in shared:
                         tree.setdefault(level - 1, []).append(one.facts.below(run, entry))
                         if one is version:
-                            found[layout.leaf(number)] = File(number, size)
+                            found[layout.leaf(number)] = NamedFile(number, size)
     for run in mine.get(0, ()):
         found |= files_of_run(run, version.paths)
     for run in theirs.get(0, ()):

@@ -402,7 +402,7 @@ def _decoded(store: Store, key: str, data: bytes, number: int) -> Version:
     return version
 
 
-class _Kept(NamedTuple):
+class _KeptManifest(NamedTuple):
     """The bytes of a version, and what was decoded and checked of them."""
 
     data: bytes
@@ -426,7 +426,7 @@ class _Kept(NamedTuple):
 
 
 # The versions that tables of this process were opened at, the one used last at the end.
-_kept_versions: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+_kept_versions: OrderedDict[tuple[str, str], _KeptManifest] = OrderedDict()
 
 
 def _kept(store: Store, number: int) -> Version:
@@ -435,7 +435,7 @@ def _kept(store: Store, number: int) -> Version:
     data, place = store.get(key), (store.name, key)
     known = _kept_versions.pop(place, None)
     if known is None or known.data != data:
-        known = _Kept(data, _decoded(store, key, data, number))
+        known = _KeptManifest(data, _decoded(store, key, data, number))
     if len(data) * KEPT_FACTOR <= tuning.current.kept_bytes:
         _kept_versions[place] = known
     while sum(len(one.data) for one in _kept_versions.copy().values()) * KEPT_FACTOR > (

@@ -6,7 +6,7 @@ when they are large enough. Knows nothing of how an array is encoded.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 from blztable import tuning
 from blztable.columns.parts.batch import EncodedBatch
 from blztable.engine.run.limits import MemoryBudget
-from blztable.engine.run.pool import Task
+from blztable.engine.run.pool import Progress, Task
 from blztable.engine.write.chunks import (
     ChunkInput,
     compressed,
@@ -35,18 +35,11 @@ from blztable.format.checksums import crc32
 from blztable.format.chunk import Compression
 from blztable.format.records import VALID, Array, Records
 
-# Takes the index of a column and the records of its part.
-OnStored = Callable[[int, Records], None]
-
 
 def is_small(nbytes: Collection[int]) -> bool:
     """True if a row group with these bytes in each column is bundled."""
     most = min(tuning.current.bundle_bytes, tuning.current.bundled_bytes * len(nbytes))
     return len(nbytes) > 1 and 0 < sum(nbytes) <= most
-
-
-class BundleWriter:
-    """For modules that are not on records yet."""
 
 
 class BundledBatch(NamedTuple):
@@ -63,23 +56,26 @@ class Bundle:
         self,
         columns: Mapping[int, int],
         writers: Sequence[ColumnWriter],
+        group: tuple[int, int],
         files: FileWriter,
         numbers: list[int],
         target: int,
         budget: MemoryBudget,
-        on_stored: OnStored,
+        progress: Progress,
     ) -> None:
         """Wait for the parts of columns, given their bytes by index.
 
-        `writers` are those of all columns. The number of the file is added to `numbers`.
+        `writers` are those of all columns, and `group` is the index of the row group and its rows.
+        The number of the file is added to `numbers`.
         """
         self.columns = columns.keys()
         self._writers = writers
+        self._group, self._rows = group
         self._files = files
         self._numbers = numbers
         self._target = target
         self._budget = budget
-        self._on_stored = on_stored
+        self._progress = progress
         nbytes = sum(columns.values())
         # The bytes that the bundle releases, because it has the parts until they are compressed.
         self._held = nbytes if nbytes > tuning.current.large_bundle_bytes else 0
@@ -168,7 +164,9 @@ class Bundle:
         )
         self._numbers.append(number)
         for index, part in zip(indices, _split(placed), strict=True):
-            self._on_stored(index, part)
+            self._writers[index].parts[self._group] = part
+            # A node counts like a column, whatever rows it has.
+            self._progress.add(self._rows)
         self.number = number
 
 

@@ -28,7 +28,6 @@ from blztable.engine.write.options import Storage
 from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
 from blztable.engine.write.row_groups import bytes_taken
-from blztable.format.records import Records
 from blztable.storage.store import Store
 
 # Is given the columns, and the rows and the bundles of the row groups that were begun.
@@ -140,12 +139,7 @@ def _bundle(
     }
     if not is_small(nbytes.values()):
         return None
-    of_group, rows = group
-
-    def on_stored(index: int, records: Records) -> None:
-        columns[index].parts[of_group] = records
-        # A node counts like a column, whatever rows it has.
-        shared.progress.add(rows)
-
     target = shared.chunk_bytes
-    return Bundle(nbytes, columns, shared.files, numbers, target, shared.budget, on_stored)
+    return Bundle(
+        nbytes, columns, group, shared.files, numbers, target, shared.budget, shared.progress
+    )

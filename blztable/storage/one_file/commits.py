@@ -147,7 +147,7 @@ def is_anyones(source: Reader | None) -> bool:
     return not has_header(source.read(0, HEADER_BYTES))
 
 
-def front_of(source: "Reader | _Tail", name: str) -> bytes:
+def front_of(source: "Reader | _FileEnd", name: str) -> bytes:
     """Return the front of a file; CorruptError if it is not a table in one file."""
     length = front_length(source.read(0, HEADER_BYTES))
     front = b"" if length is None else source.read(0, length)
@@ -156,7 +156,7 @@ def front_of(source: "Reader | _Tail", name: str) -> bytes:
     return front
 
 
-def check_front(source: "Reader | _Tail", commit: "FileCommit", name: str) -> None:
+def check_front(source: "Reader | _FileEnd", commit: "FileCommit", name: str) -> None:
     """Raise Damaged if the front of a file is not the one that the commit was written behind."""
     try:
         is_intact = crc32(front_of(source, name)) == commit.front_crc
@@ -176,7 +176,7 @@ def newest(source: Reader, name: str, cached: FileCommit | None = None) -> FileC
     where its bytes are read anyway.
     """
     size = source.size
-    tail = _Tail(source, max(size - tuning.current.tail_bytes, 0), size)
+    tail = _FileEnd(source, max(size - tuning.current.tail_bytes, 0), size)
     sealed = _seal_at(tail, size - SEAL_BYTES)
     found = _commit(tail, size if sealed is None else sealed, name)
     if found is None:
@@ -215,11 +215,11 @@ def check_first_bytes(source: Reader | None, name: str) -> None:
         check_front(source, commit, name)
 
 
-class _Tail:
+class _FileEnd:
     """Bytes up to a position, read at once; those before are read as they are asked for."""
 
-    def __init__(self, source: "Reader | _Tail", start: int, stop: int) -> None:
-        self.source: Reader = source.source if isinstance(source, _Tail) else source
+    def __init__(self, source: "Reader | _FileEnd", start: int, stop: int) -> None:
+        self.source: Reader = source.source if isinstance(source, _FileEnd) else source
         self._start = start
         self.data = source.read(start, stop - start)
 
@@ -287,19 +287,19 @@ def behind_record(source: Reader, head: RecordHead) -> int:
     return at if _seal_at(source, at) is None else at + SEAL_BYTES
 
 
-def _seal_at(source: Reader | _Tail, position: int) -> int | None:
+def _seal_at(source: Reader | _FileEnd, position: int) -> int | None:
     return decode_seal(source.read(max(position, 0), SEAL_BYTES), position)
 
 
-def _commit(source: Reader | _Tail, end: int, name: str) -> FileCommit | None:
+def _commit(source: Reader | _FileEnd, end: int, name: str) -> FileCommit | None:
     """Return the commit whose foot ends at this position; None if there is none."""
     begin, foot_at = max(end - tuning.current.tail_bytes, 0), end - FOOT_BYTES
-    tail = _Tail(source, begin, end)
+    tail = _FileEnd(source, begin, end)
     foot = decode_foot(tail.data[-FOOT_BYTES:], end)
     if foot is None:
         return None
     if foot.block < begin:
-        tail = _Tail(source, max(foot.block, end - _MOST_TAIL), end)
+        tail = _FileEnd(source, max(foot.block, end - _MOST_TAIL), end)
     if not _has_block(tail, foot, end):
         return None
     if not is_whole(tail.data[-FOOT_BYTES:], _crc(tail, foot.block, foot_at)):
@@ -313,7 +313,7 @@ def _commit(source: Reader | _Tail, end: int, name: str) -> FileCommit | None:
     return FileCommit(tail.source, listing, end, tail.data, behind, foot.front_crc)
 
 
-def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
+def _has_block(source: _FileEnd, foot: Foot, end: int) -> bool:
     """True if the block of a foot is the record of a value, or none, and that of an index."""
     at = foot.index - HEAD_BYTES
     index = _head(source, at)
@@ -325,7 +325,7 @@ def _has_block(source: _Tail, foot: Foot, end: int) -> bool:
     return at == foot.block or (manifest is not None and manifest.end == at)
 
 
-def _head(source: "Reader | _Tail", position: int) -> RecordHead | None:
+def _head(source: "Reader | _FileEnd", position: int) -> RecordHead | None:
     """Return the head of the record at this position; None if there is none."""
     if position < 0:
         return None
@@ -335,7 +335,7 @@ def _head(source: "Reader | _Tail", position: int) -> RecordHead | None:
     return decode_head(source.read(position, HEAD_BYTES + named), position)
 
 
-def _crc(source: _Tail, start: int, stop: int) -> int:
+def _crc(source: _FileEnd, start: int, stop: int) -> int:
     """Return the crc32 of these bytes, which may be more than the memory holds."""
     crc = 0
     for at in range(start, stop, _SEARCH_BYTES):

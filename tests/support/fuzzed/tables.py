@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from blztable.format.bundle import ENTRY
+from blztable.format.line import Statistics
+from blztable.format.superchunk import unpack
 
 import blztable as blz
 from blztable.arrow.types import is_binary, is_text
 from blztable.engine.version.versions import pin
-from blztable.format.bundle import ENTRY
-from blztable.format.line import Statistics
-from blztable.format.superchunk import unpack
 from blztable.storage.memory import RamStore
 from blztable.table.batches import Batches
 from blztable.tuning import tuned
