@@ -6,13 +6,13 @@ the table does it. Knows nothing of versions.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from blztable.arrays.files.chunks import ByteSource, Chunks
 from blztable.arrays.files.foreign import Foreign
+from blztable.cached import cached_property
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.physical import BYTES, LENGTHS, STR, type_of_text
 from blztable.engine.read.parts import Part

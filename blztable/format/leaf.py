@@ -6,12 +6,12 @@ a file of its own or a section of a manifest. Knows nothing of types, keys and f
 
 import struct
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from isal.isal_zlib import crc32
 
+from blztable.cached import cached_property
 from blztable.errors import CorruptError
 from blztable.format import deletions
 from blztable.format.records import KINDS, MAX_FILE, MAX_ROWS, WORD, Array, Records, need

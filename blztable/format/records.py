@@ -7,12 +7,12 @@ Knows nothing of types, files or leaves.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blztable.cached import cached_property
 from blztable.errors import CorruptError
 from blztable.format.chunk import MAX_CHUNK_BYTES, MAX_RATIO
 

@@ -7,13 +7,13 @@ Knows no files.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.types import allocate, bitmap, bytes_of, nulls, stored_type, view
+from blztable.cached import cached_property
 from blztable.columns.parts import decimals, from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, Physical, physical
 from blztable.columns.parts.spelling import spell

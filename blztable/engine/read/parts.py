@@ -9,7 +9,6 @@ Errors of streams say which chunk; `Part.error_context` adds the file and the co
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -19,6 +18,7 @@ from isal.isal_zlib import crc32
 
 from blztable import tuning
 from blztable.arrow.types import allocate
+from blztable.cached import cached_property
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import Chosen, EncodedRows

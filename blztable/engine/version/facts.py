@@ -8,11 +8,11 @@ runs into leaves and tails again (`packing.py`). Knows nothing of types and head
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 
+from blztable.cached import cached_property
 from blztable.errors import BlzError, CorruptError
 from blztable.format import layout
 from blztable.format.leaf import GROUP, Leaf, encode

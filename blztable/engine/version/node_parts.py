@@ -1,8 +1,8 @@
 """NodeParts: the parts of one node in all row groups, a thin view of their records."""
 
 from collections.abc import Iterator
-from functools import cached_property
 
+from blztable.cached import cached_property
 from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.format.records import ITEM_CHUNKS, NAN_IS_NULL, Array, Records

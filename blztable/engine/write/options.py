@@ -6,11 +6,12 @@ Knows nothing of data. What is None in a `Storage` is left to the table or, for 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from blztable.cached import cached_property
 from blztable.columns.digits import MAX_DIGITS
 from blztable.engine.version.schema import digits_of, with_digits
 from blztable.engine.write.chunks import CHUNK_BYTES
