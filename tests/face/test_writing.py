@@ -484,8 +484,9 @@ def test_a_frame_changed_in_place_is_what_it_was_when_it_was_yielded():
 
 
 @pytest.fixture
-def two_processors(monkeypatch):
-    """Have one helper thread beside the caller, on any machine."""
+def two_processors(monkeypatch, tuned):
+    """Have one helper thread beside the caller, on any machine and for small writes too."""
+    tuned(one_thread_bytes=0)
     monkeypatch.setattr(pool, "_processors", lambda: 2)
     monkeypatch.setattr(pool, "_pool", None)
     yield

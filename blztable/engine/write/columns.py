@@ -17,7 +17,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from blztable import tuning
-from blztable.arrow.types import Portion, is_number
+from blztable.arrow.types import Portion
 from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Progress, Task, run_groups
 from blztable.engine.version.staged import NewGroups
@@ -27,7 +27,7 @@ from blztable.engine.write.files import FileWriter, Numbers
 from blztable.engine.write.options import Storage
 from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old
-from blztable.engine.write.row_groups import bytes_taken
+from blztable.engine.write.row_groups import FIXED, bytes_taken
 from blztable.storage.store import Store
 
 # Is given the columns, and the rows and the bundles of the row groups that were begun.
@@ -118,7 +118,7 @@ def _encode_tasks(
 def _bytes_of(node: pa.ChunkedArray) -> int:
     """Return the bytes of the rows of a node."""
     # Arrow takes far longer to add up its buffers.
-    return bytes_taken(node) if is_number(node.type) else node.nbytes
+    return bytes_taken(node) if node.type.id in FIXED else node.nbytes
 
 
 def _bundle(

@@ -83,10 +83,10 @@ class Storage:
         Encoding of the values before compression. With "auto", the default, numbers, times,
         dictionary codes and text of few different items are stored in fewer bytes if that returns
         the very same values; each row group is decided by itself. With "plain", values are stored
-        as Arrow has them, and each column of floats, or of other numbers without nulls, is a series
-        of Bloscpack files; otherwise the columns of a small row group share a file.
+        as Arrow has them, and each column has files of its own, which Bloscpack reads as these
+        values; otherwise the columns of a small row group share a file.
     packing : {"packed", "per_item"}, optional
-        Whether text and binary share chunks. With "packed", the default, a chunk has about 1 MiB
+        Whether text and binary share chunks. With "packed", the default, a chunk has about 128 KiB
         of items; with "per_item", each item is a chunk, so that one is read without its neighbours
         and an update compresses only items that changed. That is for items of 16 KiB and more: an
         item costs about 50 more bytes, and some 20 microseconds. The option applies to text and
@@ -98,7 +98,8 @@ class Storage:
         text, and zstd where it saves very much, as with UUIDs. With "speed", all are lz4; with
         "size", zstd, except where lz4 makes numbers as small.
     page_rows : int, optional
-        Number of rows of a page, a power of two of at least 8; by default about 1 MiB of a column.
+        Number of rows of a page, which has bounds of its own: a power of two of at least 8; by
+        default 16,384.
         A column with this option shares no file with others.
     row_group_rows : int, optional
         Number of rows of a row group; by default as many as take 256 MB, or 64 MB in one column,
@@ -135,8 +136,8 @@ class Storage:
         Fixed metalayers of the table, or of the column: at most 16 named bytes, of 65,535 bytes
         together, that keep their length. An append changes those that are there.
     columns : mapping of column names to Storage, optional
-        Options of single columns: all but `row_group_rows`, `expectedlen`,
-        `nan_as_null`, `objects`, `layout`, `sort_by` and `attrs`.
+        Options of single columns: all but `row_group_rows`, `expectedlen`, `nan_as_null`,
+        `objects`, `layout`, `sort_by` and `attrs`.
 
     Raises
     ------

@@ -49,7 +49,7 @@ from blztable.format.checksums import crc32
 from blztable.format.records import Records
 
 # A part of more items is packed: its file has an offset and a digest for each chunk.
-MOST_ITEMS = 1 << 22
+MOST_ITEMS = 1 << 20
 
 # The id of a type, a number of rows, and what was asked for the compression, by its identity.
 _BatchKey = tuple[int | None, int, int]
