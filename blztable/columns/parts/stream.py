@@ -11,7 +11,6 @@ from blztable.format.records import PLAIN, WORD, Array
 
 NO_WORDS = np.zeros(0, WORD)
 NO_BYTES = np.zeros(0, np.uint8)
-CODE_WIDTHS = (0, 1, 2, 4, 8)
 # Blosc shuffles the bits of four bytes at a time twice as fast as those of one, to the same size.
 CODE_TYPESIZE = 4
 

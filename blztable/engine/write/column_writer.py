@@ -46,10 +46,6 @@ class ColumnWriter:
         return join(parts) if parts else Records(1, 0, np.zeros(0, PART))
 
 
-# For modules that are not on records yet.
-WrittenPart = Records
-
-
 def staged_columns(writers: Iterable[ColumnWriter]) -> list[StagedColumn]:
     """Return the written columns."""
     return [StagedColumn(writer.path, writer.finish()) for writer in writers]
