@@ -151,7 +151,9 @@ def directories(store) -> set[str]:
 @pytest.mark.usefixtures("own_files_here")
 def test_a_field_is_read_from_its_own_files_and_those_of_what_it_lies_in(read, columns):
     store = Recorded(RamStore())
-    blz.to_blz(TABLE, store)
+    # Numbers that ascend by one have no bytes.
+    rows = np.random.default_rng(1).permutation(ROWS)
+    blz.to_blz(TABLE.set_column(0, "id", pa.array(rows)), store)
     with blz.open(store) as opened:
         store.reads.clear()
         read(opened)
@@ -229,7 +231,14 @@ def test_a_view_of_fields_and_the_column_of_a_field_can_be_pickled(tmp_path):
 
 def test_streams_of_a_nested_column_have_the_names_of_their_nodes(table):
     names = {one.name for one in table["address"].streams()}
-    assert {"valid", "place.valid", "place.city.values", "tags.ends", "tags.item.values"} <= names
+    assert names > {
+        "valid",
+        "place.valid",
+        "place.city.lengths",
+        "place.zip.values",
+        "tags.lengths",
+    }
+    assert names & {"tags.item.values", "tags.item.items.values"}
 
 
 @pytest.mark.parametrize("name", ["address.street", "id.x", ("address", "place.zip")])
@@ -287,7 +296,7 @@ def test_a_field_with_other_rows_than_the_table_is_damage():
     store = RamStore()
     blz.to_blz(pa.table({"a": [{"b": 1}, {"b": 2}]}), store)
     with tamper.editing(store) as table:
-        table.lines[1]["rows"] = [1]
+        table.part(1).record["rows"] = 1
     with blz.open(store) as opened:
         for read in (
             lambda: opened["a.b"][:],
