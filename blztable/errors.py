@@ -43,7 +43,7 @@ class CorruptError(BlzError, ValueError):
     >>> from pathlib import Path
     >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
     >>> for file in Path("t.blz/data").glob("*/*"):
-    ...     size = file.write_bytes(file.read_bytes()[:-1])
+    ...     size = file.write_bytes(file.read_bytes()[:-8])
     >>> blz.read_blz("t.blz")
     Traceback (most recent call last):
         ...

@@ -64,7 +64,7 @@ class Problem(Printed):
     >>> from pathlib import Path
     >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
     >>> for file in Path("t.blz/data").glob("*/*"):
-    ...     size = file.write_bytes(file.read_bytes()[:-1])
+    ...     size = file.write_bytes(file.read_bytes()[:-8])
     >>> with blz.open("t.blz") as t:
     ...     problem = t.verify().problems[0]
     >>> problem.column, problem.start, problem.stop, problem.is_readable

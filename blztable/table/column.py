@@ -125,12 +125,12 @@ class Column:
     def streams(self) -> tuple[StreamStorage, ...]:
         """Show how the column is stored: encoding, codec and sizes of its streams.
 
-        Only fronts, trailers and headers of chunks are read.
+        Only records and headers of chunks are read.
 
         Returns
         -------
         tuple of StreamStorage
-            The streams, as in docs/format.md: the values, and for text their ends.
+            The streams, as in docs/format.md: the values, and for text their lengths.
 
         Examples
         --------
@@ -138,7 +138,7 @@ class Column:
         >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="lz4")
         >>> with blz.open("t.blz") as t:
         ...     print(*t["a"].streams())
-        values: delta | lz4, bit, 800.0 kB in 100.0 kB in 472 bytes
+        values: numbers, sum, 800.0 kB in 0 bytes
         """
         return self._snapshot.streams(self._index)
 

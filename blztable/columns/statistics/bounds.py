@@ -162,7 +162,7 @@ def _numbers(type_: pa.DataType, form: Physical, words: Array, known: Array) -> 
     if form.form is Form.BOOL:
         known = known & (words >= 0) & (words <= 1)
         return _array(type_, known, np.packbits(words == 1, bitorder="little"))
-    limits = np.iinfo(form.dtype)
+    limits = np.iinfo(form.dtype.str)
     known = known & (words >= limits.min) & (words <= limits.max)
     return _array(type_, known, words.astype(form.dtype))
 

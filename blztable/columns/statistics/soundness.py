@@ -126,9 +126,9 @@ def _items(array: pa.Array, records: Records, known: Array) -> tuple[Array, Arra
             item, stated = found[name].as_py(), int(pages[name][page])
             if not is_exact and name == "max" and stated == GREATEST:
                 continue  # This bound is not known.
-            behind = item.removeprefix(prefix) if item.startswith(prefix) else None
-            word = None if behind is None else word_of_bytes(behind)
-            if word is None:
+            behind = item.removeprefix(prefix)
+            word = word_of_bytes(behind)
+            if not item.startswith(prefix):
                 wrong[page] = True
             elif is_exact:
                 is_whole = len(behind) <= WORD_BYTES and not behind.endswith(b"\0")

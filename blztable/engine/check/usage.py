@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.parts.physical import Form, physical
-from blztable.engine.read.parts import ItemStream, OpenParts
+from blztable.engine.read.parts import ItemStream, OpenParts, StoredStream
 from blztable.engine.version import versions
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.retention import CountedVersions
@@ -111,7 +111,9 @@ def _storage(
     codecs: dict[str, None] = {}
     # A damaged part is reported by what is read of it.
     for group in owner[chosen[stored > 0]].tolist():
-        codecs[_codec(parts.open(line, group).streams[number].compressed(0))] = None
+        stream = parts.open(line, group).streams[number]
+        assert isinstance(stream, StoredStream)
+        codecs[_codec(stream.compressed(0))] = None
     for group in owner[chosen[streams["kind"][chosen] == PER_ITEM]].tolist():
         stream = parts.open(line, group).streams[number]
         assert isinstance(stream, ItemStream)

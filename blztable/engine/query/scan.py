@@ -185,7 +185,8 @@ def _plan(projection: Projection, filters: object) -> Plan:
     if not isinstance(filters, pc.Expression):
         filters = expressions.as_expression(filters, projection.whole_columns)
     try:
-        key = filters.__reduce__()[1][0].to_pybytes()
+        (_, (buffer, *_)) = filters.__reduce__()[:2]
+        key = bytes(buffer)
     except REFUSALS:
         # Arrow gives no bytes of references by index.
         return _new_plan(projection, filters)

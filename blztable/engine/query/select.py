@@ -164,7 +164,7 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
 def count(reader: ColumnReader, scan: Scan) -> int:
     """Return the number of rows that pass a filter; reads only the columns of the filter."""
     blocks = scan.blocks(scan.spans(0, reader.projection.version.head.rows))
-    is_open = blocks.open.any(0)
+    is_open: np.ndarray = np.logical_or.reduce(blocks.open)
     rows = int(blocks[~is_open].rows.sum())
     undecided = blocks[is_open].spans()
     nbytes = tuning.current.filter_bytes
