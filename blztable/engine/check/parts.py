@@ -127,7 +127,7 @@ class PartCheck:
         lengths = pc.binary_length(without_views(self.array)).fill_null(0).to_numpy()
         for row in np.flatnonzero(lengths == 0).tolist():
             try:
-                stream.item(row)
+                stream.compressed(row)
             except BlzError as error:
                 self.note(error, row, row + 1, is_readable=True)
 

@@ -118,7 +118,7 @@ def _storage(
         stream = parts.open(line, group).streams[number]
         assert isinstance(stream, ItemStream)
         # An empty item says nothing of the codec.
-        codecs[_codec(stream.item(int(np.diff(stream.places).argmax())))] = None
+        codecs[_codec(stream.compressed(int(np.diff(stream.places).argmax())))] = None
     return StreamStorage(
         prefix + name,
         tuple(encodings),

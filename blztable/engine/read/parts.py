@@ -327,7 +327,7 @@ class ItemStream(StoredStream):
         except BlzError as error:
             raise self._of_chunk(number, error) from None
 
-    def item(self, number: int) -> bytes:
+    def compressed(self, number: int) -> bytes:
         """Return the chunk of an item as it is in the file, compared with its digest."""
         begin, end = self.places[number : number + 2].tolist()
         raw = memoryview(bytearray(end - begin))

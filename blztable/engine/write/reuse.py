@@ -25,11 +25,16 @@ from blztable.format.chunk import (
     ChunkHeader,
     decompress_into,
 )
+from blztable.format.records import PER_ITEM
 
 
 class OldStream(Protocol):
-    """A stream that is stored: its typesize, and the decompressed bytes of each chunk."""
+    """A stream that is stored: its form, and the decompressed bytes of each chunk.
 
+    Those of items that are a chunk each are not known before.
+    """
+
+    kind: int
     typesize: int
     sizes: Sequence[int]
 
@@ -38,8 +43,9 @@ class OldStream(Protocol):
 
 
 class OldPart(Protocol):
-    """A part that is stored: its streams, by name."""
+    """A part that is stored: its rows, and its streams by name."""
 
+    rows: int
     streams: Mapping[int, OldStream]
 
 
@@ -98,7 +104,10 @@ def _counterparts(
     for stream, of_stream in zip(batch.streams, cuts, strict=True):
         sizes = np.diff(of_stream).tolist()
         stored = old.streams.get(stream.name)
-        if stored is not None and stored.typesize == stream.typesize:
+        if stored is not None and stored.kind == stream.kind == PER_ITEM:
+            for number in range(min(batch.rows, old.rows)):
+                yield first + number, (stored, number)
+        elif stored is not None and stored.typesize == stream.typesize:
             for number, pair in enumerate(zip(sizes, stored.sizes, strict=False)):
                 if pair[0] == pair[1]:
                     yield first + number, (stored, number)

@@ -13,7 +13,7 @@ import blztable as blz
 from blztable.arrow.nested.nodes import Node
 from blztable.columns.parts import encode
 from blztable.columns.types import has_items
-from blztable.engine.write import parts
+from blztable.engine.write import parts, reuse
 from blztable.format import layout
 from blztable.format.checksums import crc32
 from blztable.format.chunk import EMPTY_CHUNK
@@ -317,17 +317,26 @@ def test_a_field_that_joins_a_struct_is_a_chunk_an_item_too():
         assert table.verify()
 
 
-def test_an_update_compresses_only_items_that_changed():
+def test_an_update_compresses_only_items_that_changed(monkeypatch):
     store = made(TABLE.select(["id", "text"]), row_group_rows=ROWS)
 
     def chunks():
         with tamper.editing(store) as table:
             return table.part(1).streams[VALUES].chunks
 
-    before = chunks()
+    before, pieces, compress = chunks(), [], reuse.compressed
+
+    def counted(piece):
+        pieces.append(piece.data.tobytes())
+        return compress(piece)
+
+    monkeypatch.setattr(reuse, "compressed", counted)
     with blz.open(store, "a") as table:
         # A longer item moves no other one.
         table.update({"text": "é" * 99}, where=pc.field("id") == 4)
+    empty = [text for text in TEXTS if not text]
+    assert len(pieces) <= len(empty) + 2
+    assert ("é" * 99).encode() in pieces
     changed = [row for row, (a, b) in enumerate(zip(before, chunks(), strict=True)) if a != b]
     assert changed == [4]
 
