@@ -31,7 +31,8 @@ def damage_a_column() -> None:
     path = Path("sensor.blz")
     places = dict(one_file.at(path)._look().listing.values())
     data = bytearray(path.read_bytes())
-    data[places["data/col0/__1__.bin"].position + 1000] ^= 1
+    (part,) = [one for key, one in places.items() if key.startswith("data/col0/")]
+    data[part.position + part.length // 2] ^= 1
     path.write_bytes(data)
 
 
