@@ -63,14 +63,15 @@ def test_what_is_no_file_of_the_table_is_neither_read_nor_waited_for(path, key, 
 
 
 def test_a_file_swapped_for_another_of_its_size_is_told(tmp_path):
-    """Each file is intact, and has the rows and stream sizes of the other file."""
+    """Each file is intact, and has the rows and stream sizes of the other one."""
     path = make(tmp_path / "t.blz", pa.table({"x": range(8), "y": range(1, 9)}))
-    one, other = path / "data/col0/__1__.bin", path / "data/col1/__1__.bin"
+    [one] = (path / "data/col0").iterdir()
+    [other] = (path / "data/col1").iterdir()
     first, second = one.read_bytes(), other.read_bytes()
     assert len(first) == len(second)
     one.write_bytes(second)
     other.write_bytes(first)
-    assert_refused(path, blz.CorruptError, "not the one that the manifest describes")
+    assert_refused(path, blz.CorruptError, "crc32 is")
 
 
 class Moving(LocalStore):
@@ -98,7 +99,7 @@ class MovingReader:
 
 def overwrite(file) -> None:
     with open(file, "r+b") as opened:
-        opened.seek(4096)
+        opened.seek(-9000, os.SEEK_END)
         opened.write(os.urandom(4096))
 
 
@@ -107,7 +108,7 @@ def test_a_file_cut_while_it_is_read_is_an_error_and_no_signal(tmp_path, length)
     noise = np.random.default_rng(1).integers(0, 1 << 62, 50_000)
     path = make(tmp_path / "t.blz", pa.table({"x": noise}))
     version, pinned = versions.pin(Moving(path, lambda file: os.truncate(file, length)))
-    with pinned, pytest.raises(blz.CorruptError, match="the file ends within the chunk"):
+    with pinned, pytest.raises(blz.CorruptError, match="the file has"):
         read(version)
 
 

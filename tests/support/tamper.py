@@ -198,7 +198,8 @@ class File:
         text = as_text(metadata)
         stored = zlib.compress(text, 1) if self.section["codec"] else text
         chunks = [chunk for part in parts for chunk in part.chunks]
-        decoded = [int.from_bytes(chunk[4:8], "little") for chunk in chunks]
+        # A header has signed numbers.
+        decoded = [min(int.from_bytes(one[4:8], "little"), (1 << 31) - 1) for one in chunks]
         first = [stream for part in parts for stream in part.streams.values()][:1]
         true = {
             "options": 3 if chunks else 2,
