@@ -1,19 +1,10 @@
-"""Write the golden tables of nested types, and beside each what it holds.
+"""The golden tables of nested types: each case has all of them in another form on disk."""
 
-    cd tests && python -m golden.make.nested DIRECTORY
-
-`nested.zip` has what this script wrote with the first blztable that had nested types. As with
-`v1.zip`, a later blztable must read those bytes, and writes others. Each case has all nested types
-in another form on disk; `make/v1.py` describes the files. `coded` came later than the others.
-"""
-
-import sys
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from golden.make.v1 import SUMS, Golden, sums
 from support.nested_arrays import KINDS, array_of, table
 
 # Row groups with a file for each part and small pages, plain or encoded; and bundles.
@@ -22,11 +13,10 @@ FORMS = {
     "encoded": {"page_rows": 64, "row_group_rows": 300, "encoding": "auto"},
     "bundle": {"row_group_rows": 300},
 }
-CHANGED, EXTENDED, CODED = "changed", "extended", "coded"
 HOLLOW = ("large list", "view", "map", "list of struct")
 
 
-def changed(golden: Golden) -> None:
+def changed(golden: Any) -> None:
     """Parts without rows, row groups of several writes, and columns that went."""
     first, more = table(40, 100), table(9, 200)
     # Lists without an item: their children have no rows in this row group, and no file.
@@ -44,7 +34,7 @@ def changed(golden: Golden) -> None:
     golden.change(lambda table: table.compact(), rows)
 
 
-def extended(golden: Golden) -> None:
+def extended(golden: Any) -> None:
     """Extension types that pyarrow has, and one that nobody has, at two levels."""
     storage = pa.array([bytes([row] * 16) if row % 5 else None for row in range(30)], pa.binary(16))
     ids = pa.ExtensionArray.from_storage(pa.uuid(), storage)
@@ -74,7 +64,7 @@ def extended(golden: Golden) -> None:
     golden.write(pa.table(arrays, schema=pa.schema(list(columns))), row_group_rows=16, page_rows=8)
 
 
-def coded(golden: Golden) -> None:
+def coded(golden: Any) -> None:
     """Dictionaries of nested values: with nulls at both levels, unused values, below lists."""
     points = pa.array([{"x": 1.5, "name": "a"}, None, {"x": None, "name": "b"}, {"x": -0.0}])
     codes = [2, None, 0, 1, 0, 2, 2, None, 1, 0, 0, 2] * 3
@@ -99,17 +89,14 @@ def coded(golden: Golden) -> None:
     golden.change(lambda table: table.append(more), pa.concat_tables([first, more]))
 
 
-def main() -> None:
-    root = Path(sys.argv[1])
-    root.mkdir()
-    for form, options in FORMS.items():
-        Golden(root, form).write(table(options["row_group_rows"] * 3 // 2, 0), **options)
-    changed(Golden(root, CHANGED))
-    extended(Golden(root, EXTENDED))
-    coded(Golden(root, CODED))
-    lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
-    (root / SUMS).write_text("".join(lines), encoding="utf-8")
+def of_form(options: dict[str, Any]) -> Any:
+    """One and a half row groups of a form."""
+    return lambda golden: golden.write(table(options["row_group_rows"] * 3 // 2, 0), **options)
 
 
-if __name__ == "__main__":
-    main()
+CASES = {
+    **{name: of_form(options) for name, options in FORMS.items()},
+    "changed": changed,
+    "extended": extended,
+    "coded": coded,
+}

@@ -2,10 +2,9 @@
 
     cd tests && python -m golden.make.v1 DIRECTORY
 
-`v1.zip` has what this script wrote with the first blztable that had format version 1. Those bytes
-must stay readable, so the files are never written again: a later blztable writes other bytes, which
-would prove nothing. A new format, or a new way to write this one, gets a script and a folder of its
-own.
+`v1.zip` has what this script wrote with the first blztable that was released. Those bytes must stay
+readable, so the files are never written again: a later blztable writes other bytes, which would
+prove nothing. A new format, or a new way to write this one, gets a script and a folder of its own.
 
 A case is a table, `NAME.blz`, and a folder, `NAME.expected`, of files that need no blztable to be
 read: for each version an Arrow IPC stream with the table, and `versions.json` with the facts that
@@ -27,9 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from golden import edge_values
+from blztable.tuning import tuned
+from golden import edge_values, reader
 from golden.frames import FRAMES
+from golden.make import deleted, nested
+from support import small_tables
 from support.options import arguments
+from support.samples import numbers_table
 
 SUMS = "SHA256SUMS"
 # What `versions.json` repeats of the head of each manifest.
@@ -38,7 +41,6 @@ FACTS = (
     "time",
     "operation",
     "rows",
-    "row_groups",
     "attributes",
     "properties",
     "commit_ids",
@@ -68,11 +70,17 @@ class Golden:
         self.holds(expected)
         return expected
 
+    def forget(self) -> None:
+        """Note that older versions are gone."""
+        self._facts = {}
+        for path in self._expected.iterdir():
+            path.unlink()
+
     def holds(self, expected: pa.Table) -> None:
         """Note that the versions made since the last call hold this table."""
-        manifests = {int(path.name): path for path in (self.place / "meta/manifest").iterdir()}
-        for number in sorted(manifests.keys() - set(map(int, self._facts))):
-            head = json.loads(manifests[number].read_bytes().partition(b"\n")[0])
+        store = reader.store_of(self.place)
+        for number in sorted(set(reader.versions(self.place)) - set(map(int, self._facts))):
+            head, _, _ = reader.manifest(store.get(f"meta/manifest/{number:020d}"), number)
             self._facts[str(number)] = {key: head[key] for key in FACTS}
             options = pa.ipc.IpcWriteOptions(compression="zstd")
             path = self._expected / f"{number}.arrows"
@@ -156,14 +164,6 @@ def codec(name: str) -> Callable[[Golden], None]:
                     key = f"{kind} {level} {shuffle}"
                     columns[key], levels[key], shuffles[key] = cells, level, shuffle
         golden.write(pa.table(columns), compression=name, clevel=levels, shuffle=shuffles)
-
-    return write
-
-
-def checksum(name: str) -> Callable[[Golden], None]:
-    def write(golden: Golden) -> None:
-        numbers, words = compressible()
-        golden.write(pa.table({"n": numbers, "s": words}), checksum=name)
 
     return write
 
@@ -314,7 +314,7 @@ def changed_tables(golden: Golden) -> None:
     first = numbered(0, 6)
     golden.write(first, attrs={"source": "till 7", "n": -5})
     other = pa.table({"word": ["a", "b"], "d": pa.array([1, 2], pa.decimal128(5, 2))})
-    golden.write(other, compression="zstd", checksum="sha256", attrs={"other": [1.5, 10**30]})
+    golden.write(other, compression="zstd", attrs={"other": [1.5, 10**30]})
     golden.change(lambda t: t.restore(1), first)
     golden.change(lambda t: t.attrs.update(source="till 8", more={"deep": [None, True]}), first)
     golden.change(lambda t: t.attrs.pop("n"), first)
@@ -387,6 +387,85 @@ def without_pandas(table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(kept or None)
 
 
+# Encodings, leaves and files
+
+
+def encoded(golden: Golden) -> None:
+    """Numbers of every encoding, in files of their own."""
+    golden.write(numbers_table(500), row_group_rows=300, page_rows=64)
+
+
+def small(make: Callable[[], pa.Table]) -> Callable[[Golden], None]:
+    """Every kind of encoding in pages of a few rows."""
+
+    def write(golden: Golden) -> None:
+        with tuned(**small_tables.SMALL):
+            golden.write(make(), page_rows=8)
+
+    return write
+
+
+def plain(golden: Golden) -> None:
+    golden.write(small_tables.plain(), encoding="plain")
+
+
+def items(golden: Golden) -> None:
+    """One chunk an item, changed."""
+    first = edge_values.texts()
+    golden.write(first, packing="per_item", row_group_rows=12)
+    golden.change(lambda t: t.append(first[:3]), pa.concat_tables([first, first[:3]]))
+
+
+def leaves(golden: Golden) -> None:
+    """Three levels of leaves, of which later versions share some."""
+    with tuned(leaf_entries=3, leaf_few=3):
+        golden.write(numbered(0, 80), row_group_rows=2)
+        now = golden.change(lambda t: t.append(numbered(80, 83)), numbered(0, 83))
+        words = ["changed" if row == 7 else one for row, one in enumerate(now["word"].to_pylist())]
+        now = golden.change(
+            lambda t: t.update({"word": "changed"}, [("n", "==", 7)]), replaced(now, "word", words)
+        )
+        now = golden.change(
+            lambda t: t.delete([("n", "in", [30, 31])]), pa.concat_tables([now[:30], now[32:]])
+        )
+        golden.change(lambda t: t.add_column("k", 5), now.append_column("k", pa.array([5] * 81)))
+
+
+def tagged(golden: Golden) -> None:
+    """Tags, and metalayers of a table and of a column."""
+    golden.write(numbered(0, 5))
+    golden.change(lambda t: t.tags.update(first=1, größer=1), numbered(0, 5))
+    golden.change(lambda t: t.vlmeta.add("note", b"cat"), numbered(0, 5))
+    golden.change(lambda t: t["n"].vlmeta.add("unit", b"mm"), numbered(0, 5))
+    golden.change(lambda t: t.append(numbered(5, 9)), numbered(0, 9))
+
+
+def one_file(golden: Golden) -> None:
+    """A file with several commits, and bytes of a killed writer at its end."""
+    golden.write(numbered(0, 20), layout="file", row_group_rows=12)
+    golden.change(lambda t: t.append(numbered(20, 24)), numbered(0, 24))
+    golden.change(
+        lambda t: t.delete([("n", "==", 2)]), pa.concat_tables([numbered(0, 2), numbered(3, 24)])
+    )
+    golden.change(
+        lambda t: t.attrs.update(since=1999), pa.concat_tables([numbered(0, 2), numbered(3, 24)])
+    )
+    with golden.place.open("ab") as file:
+        file.write(b"blzr\1" + bytes(99))
+
+
+def one_file_nested(golden: Golden) -> None:
+    """Nested columns in a file that was written again without the bytes of older versions."""
+    rows = nested.table(20, 3)
+    golden.write(rows, layout="file", page_rows=8)
+    with blz.open(golden.place, "a") as table:
+        table.delete(pc.field("k") == 4)
+        table.vacuum(keep=1)
+    golden.forget()
+    gone = rows["k"].to_pylist().index(4)
+    golden.holds(pa.concat_tables([rows[:gone], rows[gone + 1 :]]))
+
+
 CASES: dict[str, Callable[[Golden], None]] = {
     "types-numbers": of_types(edge_values.numbers),
     "types-decimals": of_types(edge_values.decimals),
@@ -402,10 +481,6 @@ CASES: dict[str, Callable[[Golden], None]] = {
     "long-texts": long_texts,
     "long-items": long_items,
     **{f"codec-{name}": codec(name) for name in ("lz4", "lz4hc", "zlib", "zstd")},
-    **{
-        f"checksum-{name}": checksum(name)
-        for name in ("adler32", "crc32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512")
-    },
     "page-rows": page_rows,
     "sort-by": sort_by,
     "durability": durability,
@@ -418,7 +493,32 @@ CASES: dict[str, Callable[[Golden], None]] = {
     **{f"frame-{name}": of_frame(name) for name in FRAMES},
     "frames-appended": appended_frames,
     "arrow-of-frame": arrow_of_frame,
+    "encoded": encoded,
+    **{
+        f"small-{make.__name__}": small(make)
+        for make in (small_tables.numbers, small_tables.texts, small_tables.plain)
+    },
+    "plain": plain,
+    "items": items,
+    "leaves": leaves,
+    "tagged": tagged,
+    **{f"nested-{name}": make for name, make in nested.CASES.items()},
+    **{f"deleted-{name}": make for name, make in deleted.CASES.items()},
+    "one-file": one_file,
+    "one-file-nested": one_file_nested,
 }
+# The first bytes of a creation of a file that was killed: two row groups are whole.
+UNFINISHED = "one-file-unfinished"
+
+
+def unfinished(root: Path) -> pa.Table:
+    """A file that was cut short, with whole row groups; return the rows that are whole."""
+    rows = pa.table({"n": range(30), "x": [number / 4 for number in range(30)]})
+    path = root / f"{UNFINISHED}.blz"
+    blz.to_blz(rows, path, storage=blz.Storage(layout="file", row_group_rows=10, encoding="plain"))
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"meta/draft/" + b"%020d" % 3) - 8])
+    return rows[:20]
 
 
 def sums(root: Path) -> dict[str, str]:
@@ -435,6 +535,7 @@ def main() -> None:
     root.mkdir()
     for name, write in CASES.items():
         write(Golden(root, name))
+    unfinished(root)
     lines = [f"{digest}  {path}\n" for path, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
 
