@@ -51,6 +51,8 @@ MOST_BYTES = 256 << 10
 GAP_BYTES = 16 << 10
 # Parts of a task, whatever they decode.
 MOST_PARTS = 256
+# Records of so many different reads are kept with a version.
+KEPT_RECORDS = 4
 # Parts with the same numbers here are decoded as one matrix.
 _FORM = np.dtype(
     [
@@ -105,8 +107,7 @@ def read_batches(
     for (type_, has_nans), of_kind in kinds.items():
         if len(of_kind) * len(groups) >= least:
             lines = [columns[index] for index in of_kind]
-            records = version.records(lines, np.array(groups, np.int64))
-            parts.check_records(lines, records)
+            records = _checked(parts, lines, groups)
             batches.append(_Columns(parts, of_kind, lines, records, of_groups, type_, has_nans))
     if not batches:
         return {}
@@ -120,6 +121,22 @@ def read_batches(
     for one in batches:
         found |= one.arrays()
     return found
+
+
+def _checked(parts: OpenParts, lines: Sequence[int], groups: Sequence[int]) -> Records:
+    """Return the records of columns, compared with their types; the last ones are kept."""
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Records] = parts.version.made(
+        "batches", dict
+    )
+    key = tuple(lines), tuple(groups)
+    records = known.get(key)
+    if records is None:
+        records = parts.version.records(lines, np.array(groups, np.int64))
+        parts.check_records(lines, records)
+        if len(known) >= KEPT_RECORDS:
+            known.clear()
+        known[key] = records
+    return records
 
 
 class _Columns:

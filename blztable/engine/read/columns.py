@@ -15,6 +15,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.closing import Closing
 from blztable.columns.statistics import bounds
@@ -234,15 +235,48 @@ class OpenColumns(Closing):
     ) -> dict[int, pa.ChunkedArray]:
         """Return the columns that many small parts are read of at once."""
         spans = [one for one in selected if isinstance(one, RowSpan)]
+        if not spans and selected:
+            return self._picked(indices, selected, progress)
         if len(spans) < len(selected):
             return {}
+        return read_batches(self.parts, self._lines(indices), spans, progress, with_nans)
+
+    def _picked(
+        self,
+        indices: Sequence[int],
+        selected: Sequence[RowSelection],
+        progress: Progress | None,
+    ) -> dict[int, pa.ChunkedArray]:
+        """Return rows of columns that small parts are read of whole, and at once."""
+        picked = [one.picked() for one in selected]
+        groups = np.array([one.group for one in picked], np.int64)
+        if (
+            len(groups) * len(indices) < tuning.current.matrix_columns_read
+            or (groups[1:] <= groups[:-1]).any()
+        ):
+            return {}
+        stored = self.version.group_records(groups)["stored"].astype(np.int64)
+        rows = sum([one.count for one in picked])
+        if rows * tuning.current.rows_per_selected < int(stored.sum()):
+            return {}
+        spans = [
+            RowSpan(group, 0, count)
+            for group, count in zip(groups.tolist(), stored.tolist(), strict=True)
+        ]
+        found = read_batches(self.parts, self._lines(indices), spans, progress, ())
+        starts = (stored.cumsum() - stored).tolist()
+        places = [one.rows + start for one, start in zip(picked, starts, strict=True)]
+        chosen = pa.array(np.concatenate(places))
+        return {index: column.take(chosen) for index, column in found.items()}
+
+    def _lines(self, indices: Sequence[int]) -> dict[int, int]:
+        """Return the lines of those columns that are neither nested nor read as dictionaries."""
         of_type = self.projection.schema.field
-        lines = {
+        return {
             index: self.projection.nodes(index)[0]
             for index in indices
             if index not in self.projection.dictionaries and not is_nested(of_type(index).type)
         }
-        return read_batches(self.parts, lines, spans, progress, with_nans)
 
     def _nested(self, index: int, selected: Sequence[RowSelection]) -> NestedRead:
         """Return the read of a column of a nested type."""
