@@ -46,7 +46,8 @@ def false_statistics(array: pa.Array, records: Records) -> Iterator[tuple[int, s
         # Arrow takes no views.
         array = as_stored(array.dictionary).take(array.indices)
     form = physical(array.type)
-    valid, first = validity_of(array), cuts(len(array), log2)
+    valid = np.zeros(len(array), bool) if pa.types.is_null(array.type) else validity_of(array)
+    first = cuts(len(array), log2)
     rows = np.diff(np.append(first, len(array)))
     nans = _nans(array, valid) if form.form is Form.FLOAT else np.zeros(len(array), bool)
     nulls = np.zeros(len(array), bool) if valid is None else ~valid
