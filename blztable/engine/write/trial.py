@@ -30,6 +30,8 @@ LZ4HC = Compression("lz4hc", 1)
 ZSTD = Compression("zstd", 1)
 # Blosc's level 2 is zstd's own default, 3. Blosc's level 5 takes seven times longer to write.
 SMALL = Compression("zstd", 2)
+# Text takes 5 % less than with level 2, and is read as fast; numbers take as much.
+SMALL_TEXT = Compression("zstd", 3)
 # The levels of codecs that are given without a level.
 LEVELS = {one.codec: one.clevel for one in (LZ4, SMALL)} | {"lz4hc": 5, "zlib": 5}
 
@@ -117,7 +119,7 @@ class _Sample:
 
 def _of_text(sample: _Sample | None, optimize: str | None) -> Compression:
     if optimize == SIZE:
-        return SMALL
+        return SMALL_TEXT
     if optimize == SPEED:
         return LZ4
     if sample is None:
