@@ -40,7 +40,7 @@ from blztable import tuning
 from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenCommit, begin
-from blztable.engine.version.history import DID
+from blztable.engine.version.history import DID, done_of
 from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import CHANGED, StagedVersion
@@ -199,7 +199,7 @@ class Commit:
                 pinned = _pin(version)
                 self._after_commit(version, staged)
             head = version.head
-            done = [head.did.get(name) for name in DID]
+            done = [done_of(head, name) for name in DID]
             _log.info(
                 "%s: version %d: %s; %d rows, %d row groups; %.4f s",
                 store.name,

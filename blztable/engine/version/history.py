@@ -51,7 +51,10 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 tuple(name for name, made in head.commit_ids if made == number),
                 head.writer,
                 deleted_rows=deleted_rows,
-                **{name: head.did.get(name) for name in (*DID, "seconds")},
+                rows_appended=done_of(head, DID[0]),
+                rows_updated=done_of(head, DID[1]),
+                rows_deleted=done_of(head, DID[2]),
+                seconds=head.did.get("seconds"),
             )
             infos.append(info)
             known = head.tags
@@ -59,6 +62,12 @@ def list_versions(store: Store) -> list[VersionInfo]:
         infos.append(VersionInfo(mirrored, damage=versions.why_missing(store, mirrored)))
     names = {number: tuple(tag for tag in known if known[tag] == number) for number in numbers}
     return [replace(info, tags=names.get(info.number, ())) for info in infos]
+
+
+def done_of(head: Head, name: str) -> int | None:
+    """Return one of the numbers of rows that a commit changed; None if its head does not say it."""
+    number = head.did.get(name)
+    return None if number is None else int(number)
 
 
 def tags(store: Store) -> Mapping[str, int]:
@@ -141,7 +150,7 @@ def difference(old: Version, new: Version) -> VersionDiff:
     both = before.keys() & after.keys()
     groups, others = Counter(_groups(old, new)), Counter(_groups(new, old))
     gone, come = groups - others, others - groups
-    names = {*old.head.attributes, *new.head.attributes}
+    names, done = {*old.head.attributes, *new.head.attributes}, _done_between(old, new)
     return VersionDiff(
         old=old.head.version,
         new=new.head.version,
@@ -162,7 +171,9 @@ def difference(old: Version, new: Version) -> VersionDiff:
         row_groups_added=come.total(),
         row_groups_removed=gone.total(),
         row_groups_kept=(groups & others).total(),
-        **_done_between(old, new),
+        rows_appended=done.get(DID[0]),
+        rows_updated=done.get(DID[1]),
+        rows_deleted=done.get(DID[2]),
         attributes_changed=tuple(
             name
             for name in sorted(names)
