@@ -323,7 +323,7 @@ def stack(records: Iterable[Records], count: int | None = None) -> Records:
     `count` is their number, which no columns do not say.
     """
     parts = list(records)
-    entries = {one.entries for one in parts} | ({count} - {None})
+    entries = {one.entries for one in parts}
     if not parts and count is not None:
         return Records(0, count, np.zeros(0, PART))
     if len(entries) != 1:

@@ -46,7 +46,10 @@ class OldPart(Protocol):
     """A part that is stored: its rows, and its streams by name."""
 
     rows: int
-    streams: Mapping[int, OldStream]
+
+    @property
+    def streams(self) -> Mapping[int, OldStream]:
+        """Return the streams."""
 
 
 # Returns a chunk, given its index in its part.
