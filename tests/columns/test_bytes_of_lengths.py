@@ -17,7 +17,7 @@ def streams_of(array):
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary()], ids=str)
-def test_items_of_one_length_take_no_bytes_for_their_lengths(type_):
+def test_lengths_of_one_size_are_a_word_and_no_codes(type_):
     streams = streams_of(pa.array(SAME).cast(type_))
     lengths = streams[LENGTHS]
     assert (lengths.kind, lengths.width, len(lengths.data)) == (NUMBERS, 0, 0)
