@@ -893,7 +893,7 @@ class Machine(RuleBasedStateMachine):
         ]
         paths = [(c[0].path, f.name, f.type) for c, f in zip(columns, version.schema, strict=True)]
         groups = version.row_groups, version.bundles
-        return paths, groups, [[node.k for node in column] for column in columns]
+        return paths, groups, [[node.files.tolist() for node in column] for column in columns]
 
     def committed(self, number: int, model: Model, pinned: set[int]) -> None:
         self.models[number] = model
