@@ -188,13 +188,13 @@ def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, tuned, mon
     store, threads = RamStore(), set()
     blz.to_blz(table, store, durability="process")
 
-    def note(self, cells, decode=batch._Reader._decode):
+    def note(self, cells, decode=batch._MatrixReader._decode):
         threads.add(threading.get_ident())
         time.sleep(0.01)  # Others would come.
         return decode(self, cells)
 
     tuned(matrix_shared_bytes=table.nbytes + (not is_shared))
     monkeypatch.setattr(pool, "_processors", lambda: 4)
-    monkeypatch.setattr(batch._Reader, "_decode", note)
+    monkeypatch.setattr(batch._MatrixReader, "_decode", note)
     assert blz.read_table(store) == table
     assert (threads == {threading.get_ident()}) == (not is_shared)
