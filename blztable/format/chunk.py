@@ -7,6 +7,7 @@ Knows nothing of files: a chunk is bytes, a destination is an address with a len
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from typing import Self
@@ -166,6 +167,7 @@ def decompress_blocks(
     nbytes, address = len(out), address_of(out)
     flags, size = _checked(chunk, typesize, nbytes, most)
     count = -(-nbytes // size)
+    needed: Sequence[int]
     if len(starts) == 1:
         needed = range(int(starts[0]) // size, (int(stops[0]) - 1) // size + 1)
     else:
@@ -200,7 +202,7 @@ def decompress_blocks(
 
 def address_of(array: np.ndarray) -> int:
     """Return where the bytes of an array begin; `ctypes` would make three calls of Python."""
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    return array.__array_interface__["data"][0]
 
 
 HEADERS = np.dtype(

@@ -112,8 +112,9 @@ class EncodedRows:
         `values` are the values of these rows, if NaN may stand for null.
         """
         if self.flags & NAN_IS_NULL and values is not None:
+            assert self.form.dtype is not None
             floats = values.view(self.form.dtype)
-            found = np.equal(floats, floats)
+            found: Array = np.equal(floats, floats)
             return None if found.all() else found
         stream = self.streams.get(VALID)
         if stream is None:
@@ -230,7 +231,9 @@ class EncodedRows:
             ends = np.zeros(len(chosen) + 1, np.int64)
             np.cumsum(stops - begins, out=ends[1:])
             return ends, begins, stops
-        pieces, bounds, total = [], [], 0
+        pieces: list[Array] = []
+        bounds: list[tuple[int, int]] = []
+        total = 0
         for one in chosen:
             first = one.start >> page << page
             piece = from_codes.ends(stream, rows, page, first, one.stop)[one.start - first :]
@@ -267,10 +270,9 @@ class EncodedRows:
     ) -> None:
         """Put the bytes of items into a result."""
         if data.kind == PER_ITEM:
-            rows = chosen
             if not isinstance(chosen, np.ndarray):
-                rows = np.concatenate([np.arange(one.start, one.stop) for one in chosen])
-            data.read_items(rows, np.diff(ends), out)
+                chosen = _joined([np.arange(one.start, one.stop) for one in chosen])
+            data.read_items(chosen, np.diff(ends), out)
         elif isinstance(chosen, np.ndarray):
             some = stops > begins
             out[:] = from_codes.gathered(data, begins[some], stops[some])

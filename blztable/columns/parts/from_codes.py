@@ -90,6 +90,7 @@ def fill_matrix(
     """
     dtype = f"<u{physical_form.width}"
     if form["kind"] == PLAIN:
+        assert codes is not None
         out.view(dtype)[:] = codes.view(dtype)
         return
     if form["kind"] == CONSTANT:
@@ -118,6 +119,7 @@ def fill_matrix(
     elif form["power"]:
         values /= float(f"1e{form['power']}")
     if form["flags"] & NAN_CODE:
+        assert codes is not None
         np.copyto(values, np.nan, where=codes == np.iinfo(codes.dtype).max)
 
 

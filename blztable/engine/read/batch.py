@@ -280,7 +280,8 @@ class _Columns:
         if self.valid is not None:
             nulls = (self.rows - self.valid.sum(axis=1)).tolist()
         for column, index in enumerate(self.indices):
-            validity = bitmap(self.valid[column]) if nulls[column] else None
+            valid = self.valid if nulls[column] else None
+            validity = bitmap(valid[column]) if valid is not None else None
             block, place = divmod(column, self.per_block)
             # A slice of the block could not be written.
             values = pa.py_buffer(self.values[block][place])

@@ -25,7 +25,7 @@ from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
-from blztable.format.records import NAN_IS_NULL, VALID, Array
+from blztable.format.records import NAN_IS_NULL, VALID, VALUES, Array
 
 # Arrays of fewer bytes, as a mean, are joined.
 JOINED_BYTES = 1 << 20
@@ -178,6 +178,7 @@ class FlatRead:
     def _whole(self) -> pa.Array:
         """Return the values of one width as an array."""
         validity, values = None, self._buffer
+        assert self._values is not None
         if self._valid:
             valid = np.ones(self.count, bool)
             for first, some in self._valid:
@@ -289,7 +290,7 @@ def _cut(part: Part, rows: Chosen) -> Iterator[Chosen]:
     if isinstance(rows, np.ndarray) or count_of(rows) <= 2 * most:
         yield rows
         return
-    stream = part.coded
+    stream = part.streams.get(VALUES)
     step = max(stream.rows_of_chunk(width), 8) if stream is not None else most
     step *= max(most // step, 1)
     for one in rows:

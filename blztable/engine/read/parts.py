@@ -8,7 +8,7 @@ cache (`columns/parts/decode.py`).
 Errors of streams say which chunk; `Part.error_context` adds the file and the column.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -36,11 +36,13 @@ from blztable.format.chunk import (
     decompress_into,
 )
 from blztable.format.records import (
+    CHUNK,
     DIGEST_BYTES,
     ITEM_CHUNKS,
     ITEMS_VALID,
     LENGTHS,
     PER_ITEM,
+    VALID,
     VALUES,
     Array,
     Records,
@@ -255,38 +257,57 @@ class StoredStream:
         return type(error)(f", stream {STREAM_NAMES[self.name]!r}, chunk {number}: {error}")
 
 
-class ItemStream(StoredStream):
-    """A stream with a chunk an item: its places are in the file, and its digests behind the chunks."""
+class ItemPlaces(NamedTuple):
+    """Where the chunks of the items of a part are in its file.
 
-    def __init__(
-        self, record: Any, words: Array, file: Any, rows: int, begin: int, table: int
-    ) -> None:
-        """Take where the chunks of the items begin, and their table of offsets."""
-        super().__init__(
-            record, words, np.zeros(0, [("size", "u4"), ("crc", "u4")]), words[:0], file
-        )
-        self._rows, self._begin, self._table = rows, begin, table
-        self.end = 0
+    Attributes
+    ----------
+    rows
+        Number of items.
+    origin
+        Where the first chunk of the part begins.
+    begin, end
+        Where the chunks of the items begin, and end.
+    table
+        Where the file has their offsets.
+    """
+
+    rows: int
+    origin: int
+    begin: int
+    end: int
+    table: int
+
+
+class ItemStream(StoredStream):
+    """A stream with a chunk an item: their offsets are in the file, digests behind the chunks."""
+
+    def __init__(self, record: Any, words: Array, file: Any, places: ItemPlaces) -> None:
+        """Take where the chunks of the items are."""
+        super().__init__(record, words, np.zeros(0, CHUNK), words[:0], file)
+        self._places = places
 
     @cached_property
     def places(self) -> Array:
         """Return where each chunk begins in the file, and where the last one ends."""
-        raw = np.empty(self._rows, "<i8")
-        if len(raw):
-            self._file.read_into(self._table, memoryview(raw.view(np.uint8)))
-        computed = crc32((raw - self._origin).tobytes())
+        rows, origin, begin, end, table = self._places
+        if table < 0 or end - begin < rows * (CHUNK_HEADER.size + DIGEST_BYTES):
+            raise CorruptError(f"{rows} items have {end - begin} bytes")
+        check_memory(8 * rows, "the offsets of items")
+        raw = np.empty(rows, "<i8")
+        if rows:
+            self._file.read_into(table, raw.view(np.uint8).data)
+        computed = crc32((raw - origin).tobytes())
         if computed != int(self.words[0]):
             raise CorruptError(
                 f"crc32 of the offsets of items is {computed:08x}, "
                 f"expected {int(self.words[0]):08x}"
             )
-        places = np.append(raw, self.end)
+        places = np.append(raw, end)
         sizes = np.diff(places) - DIGEST_BYTES
-        if len(raw) and (raw[0] != self._begin or int(sizes.min()) < CHUNK_HEADER.size):
+        if rows and (raw[0] != begin or int(sizes.min()) < CHUNK_HEADER.size):
             raise CorruptError("the offsets of items do not ascend from the first chunk on")
         return places
-
-    _origin = 0
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Put the items of these rows, which have these lengths, into a result."""
@@ -342,7 +363,7 @@ class ItemStream(StoredStream):
     @property
     def cbytes(self) -> int:
         """Return the bytes of all chunks and digests."""
-        return self.end - self._begin
+        return self._places.end - self._places.begin
 
 
 class Part(EncodedRows):
@@ -359,6 +380,8 @@ class Part(EncodedRows):
     share
         The rows of the table that count as read with the part, for the progress.
     """
+
+    streams: Mapping[int, StoredStream]
 
     def __init__(
         self,
@@ -379,35 +402,41 @@ class Part(EncodedRows):
         self.share = float(rows)
         self._file = file
         first, last = records.first_stream[number : number + 2].tolist()
+        items: list[tuple[Any, Array]] = []
         for place in range(first, last):
             one = records.streams[place].item()
             low, high = records.first_word[place : place + 2].tolist()
             words = records.words[low:high]
+            if one[4] == PER_ITEM:
+                items.append((one, words))
+                continue
             low, high = records.first_chunk[place : place + 2].tolist()
             offsets = records.chunk_offset[low:high]
-            if one[4] == PER_ITEM:
-                streams[VALUES] = ItemStream(one, words, file, rows, 0, 0)
-                continue
+            if items:
+                # The records have no chunks of items, which lie before these.
+                offsets = offsets + self._item_bytes_of(records, number)
             streams[one[3]] = StoredStream(one, words, records.chunks[low:high], offsets, file)
-        if flags & ITEM_CHUNKS:
-            self._place_items()
+        for one, words in items:
+            streams[VALUES] = ItemStream(one, words, file, self._item_places(records, number))
 
-    def _place_items(self) -> None:
-        """Say where the chunks of items are, and the streams behind them."""
-        items = self.streams[VALUES]
-        assert isinstance(items, ItemStream)
-        others = [one for one in self.streams.values() if one is not items]
-        before = [one for one in others if one.name < VALUES]
-        size = self.cbytes - sum(one.cbytes for one in others)
-        chunks = [len(one.sizes) for one in others]
-        items._origin = self.offset
-        items._begin = self.offset + sum(one.cbytes for one in before)
-        items.end = items._begin + size
-        items._table = self.offset - 8 * (sum(chunks) + self.rows)
-        items._table += 8 * sum(len(one.sizes) for one in before)
-        for one in others:
-            if one.name > VALUES:
-                one._offsets = [offset + size for offset in one._offsets]
+    def _item_bytes_of(self, records: Records, number: int) -> int:
+        """Return the bytes of the chunks of items and their digests."""
+        low, high = records.first_chunk[records.first_stream[number : number + 2]].tolist()
+        sizes = records.chunks["size"][low:high].astype(np.int64)
+        return self.cbytes - int(sizes.sum()) - DIGEST_BYTES * len(sizes)
+
+    def _item_places(self, records: Records, number: int) -> ItemPlaces:
+        """Return where the chunks of items are: behind those of validity, before those of lengths.
+
+        The offsets of all chunks of the file end where the first of them begins.
+        """
+        valid = self.streams.get(VALID)
+        before = len(valid.sizes) if valid is not None else 0
+        begin = self.offset + (valid.cbytes if valid is not None else 0)
+        low, high = records.first_chunk[records.first_stream[number : number + 2]].tolist()
+        table = self.offset - 8 * (high - low + self.rows - before)
+        end = begin + self._item_bytes_of(records, number)
+        return ItemPlaces(self.rows, self.offset, begin, end, table)
 
     @cached_property
     def kept_nbytes(self) -> int:
