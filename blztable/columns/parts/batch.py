@@ -188,7 +188,8 @@ def _decimals_by(
     pages = np.zeros(low.shape, PAGE)
     pages["min"], pages["max"] = low, high
     if len(wrong):
-        np.add.at(pages.reshape(-1)["nans"], of_page[is_nan], 1)
+        # Only one NaN of many has a code.
+        np.add.at(pages.reshape(-1)["nans"], of_page[np.isnan(bits.view("<f8"))], 1)
         with np.errstate(over="ignore"):
             scaled = bits[~is_nan].view("<f8") * numbers.POWERS[power]
         bounds.widen(pages.reshape(-1), scaled, of_page[~is_nan])
