@@ -74,7 +74,7 @@ class Head:
     time: str = ""
     operation: str = ""
     # What the commit did: rows that it appended, updated and deleted, and its seconds.
-    did: Mapping[str, int | float] = field(default_factory=dict)
+    did: Mapping[str, Any] = field(default_factory=dict)
     # True if this version and all its files were flushed.
     durable: bool = False
     # Newest flushed version before this one; 0 if there is none, or if this one was flushed.
@@ -195,13 +195,13 @@ def paths_of(ids: Sequence[int], depths: Sequence[int]) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def _did(value: Mapping[str, Json]) -> dict[str, int | float]:
-    found: dict[str, int | float] = {}
+def _did(value: dict[str, Json]) -> dict[str, Json]:
     for name, number in value.items():
-        if type(number) not in (int, float) or not 0 <= number <= jsontext.MAX_NUMBER:  # type: ignore[operator]
+        # Rows are counted; seconds may be a fraction.
+        is_number = type(number) is int or (type(number) is float and name == "seconds")
+        if not is_number or not 0 <= number <= jsontext.MAX_NUMBER:  # type: ignore[operator]
             raise CorruptError(f"the head: {name!r:.50} of 'did' is not a number from 0")
-        found[name] = number  # type: ignore[assignment]
-    return found
+    return value
 
 
 def _pairs(value: list[Json]) -> tuple[tuple[str, int], ...]:

@@ -63,11 +63,6 @@ class NewGroups:
     rows: Sequence[int] = ()
     bundles: Sequence[int] = ()
 
-    @classmethod
-    def without_bundles(cls, rows: Sequence[int]) -> Self:
-        """Return row groups whose parts have files of their own."""
-        return cls(rows, (0,) * len(rows))
-
 
 @dataclass(frozen=True, slots=True)
 class StagedVersion(Version):

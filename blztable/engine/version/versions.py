@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -156,24 +156,6 @@ class Version:
     def cbytes(self, line: int) -> int:
         """Return the bytes of the chunks of a node; no leaf is read for it."""
         return self.facts.total(line)[1]
-
-    def with_deleted_rows(self) -> "Version":
-        """Return this version with its deleted rows as rows, for checks of whole parts."""
-        if not self.deleted_rows:
-            return self
-
-        def stored(_: int, run: Run) -> Run:
-            groups = run.groups.copy()
-            groups["rows"], groups["deleted"] = groups["stored"], 0
-            return run.with_groups(groups, run.deleted[:0])
-
-        facts = self.facts.mapped(stored)
-        head = replace(self.head, rows=facts.rows)
-        return Version(self.store, head, self.schema, facts, _roots=self._roots)
-
-    def read_again(self) -> "Version":
-        """Return this version without the leaves that were read."""
-        return read(self.store, self.head.version)
 
     @property
     def is_flat(self) -> bool:
