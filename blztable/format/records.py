@@ -286,7 +286,7 @@ def take(pool: Sequence[Records], parts: Array, columns: int) -> Records:
         if stop - start == len(whole.parts):
             return Records(columns, entries, *whole.arrays)
         pairs = zip(whole.arrays, firsts, strict=True)
-        return Records(columns, entries, *(array[at[start] : at[stop]] for array, at in pairs))
+        return Records(columns, entries, *[array[at[start] : at[stop]] for array, at in pairs])
     taken = [whole.parts[parts]]
     for array, at in zip(whole.arrays[1:], firsts[1:], strict=True):
         if not len(array):
@@ -328,12 +328,12 @@ def stack(records: Iterable[Records], count: int | None = None) -> Records:
         return Records(0, count, np.zeros(0, PART))
     if len(entries) != 1:
         raise ValueError("records of different entries cannot be stacked")
-    columns = sum(one.columns for one in parts)
+    columns = sum([one.columns for one in parts])
     return Records(columns, entries.pop(), *_behind_each_other(parts))
 
 
 def _behind_each_other(records: Sequence[Records]) -> list[Array]:
     """Return the arrays of all records, in the order of KINDS."""
     # `np.concatenate` takes a thousand times longer for thousands of arrays of structs.
-    arrays = zip(*(one.arrays for one in records), strict=True)
+    arrays = zip(*[one.arrays for one in records], strict=True)
     return [np.frombuffer(b"".join(some), kind) for kind, some in zip(KINDS, arrays, strict=True)]

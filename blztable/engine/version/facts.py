@@ -221,11 +221,14 @@ class Facts:
 
     def total(self, line: int) -> tuple[int, int]:
         """Return `totals` of one node; of the tails, only its records are read."""
+        if "totals" in self.__dict__:
+            nbytes, cbytes = self.totals
+            return int(nbytes[line]), int(cbytes[line])
         found = self._totals.get(line)
         if found is None:
             parts = [run.records([line]).parts for run in self.runs]
             nbytes, cbytes = (
-                sum(int(one[field].sum()) for one in parts) for field in ("nbytes", "cbytes")
+                sum([int(one[field].sum()) for one in parts]) for field in ("nbytes", "cbytes")
             )
             found = self._totals[line] = nbytes, cbytes
         return found
