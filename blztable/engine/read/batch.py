@@ -226,7 +226,8 @@ class _Columns:
             some = min(self.per_block, count - first)
             block = pa.allocate_buffer(some * self.rows * width)
             self.values.append(view(block).view(self.dtype).reshape(some, self.rows))
-        if self.form_of["is_valid"].any() or self.form_of["nan_is_null"].any():
+        has_valid = (self.records.streams["name"] == VALID).any()
+        if has_valid or self.form_of["nan_is_null"].any():
             self.valid = np.ones((count, self.rows), bool)
 
     def place(self, cells: Array) -> Array | None:

@@ -198,3 +198,14 @@ def test_few_bytes_of_numbers_are_read_by_the_caller_alone(is_shared, tuned, mon
     monkeypatch.setattr(batch._MatrixReader, "_decode", note)
     assert blz.read_table(store) == table
     assert (threads == {threading.get_ident()}) == (not is_shared)
+
+
+# Found by the fuzzer: an AssertionError.
+def test_dictionaries_of_floats_with_nulls_and_nan_are_read_together():
+    noise = np.random.default_rng(0)
+    few = noise.random(20)
+    values = [None if k % 5 == 0 else few[k % 20] if k % 7 else float("nan") for k in range(3000)]
+    table = pa.table({f"c{number}": pa.array(values, pa.float64()) for number in range(40)})
+    store = RamStore()
+    blz.to_blz(table, store)
+    assert same_table(blz.read_table(store), table)
