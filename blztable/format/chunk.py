@@ -164,7 +164,7 @@ def decompress_blocks(
     CorruptError, FormatError
         As `decompress_into`, or the offsets of the blocks are invalid.
     """
-    nbytes, address = len(out), address_of(out)
+    nbytes, address = len(out), out.__array_interface__["data"][0]
     flags, size = _checked(chunk, typesize, nbytes, most)
     count = -(-nbytes // size)
     needed: Sequence[int]

@@ -193,14 +193,14 @@ class EncodedRows:
         items = _items_view(self._item_bytes, self.form.width)
         if not isinstance(chosen, slice) or not stream.width:
             rows = [chosen] if isinstance(chosen, slice) else chosen
-            np.take(items, self.checked(self.codes(rows)), out=out, mode="wrap")
+            items.take(self.checked(self.codes(rows)), out=out, mode="wrap")
             return
         width, start = stream.width, chosen.start
         for at, data in stream.runs(start * width, chosen.stop * width):
             codes = self.checked(data.view(f"<u{width}"))
             row = at // width - start
             # Unlike the default mode, "wrap" writes to `out` without a buffer.
-            np.take(items, codes, out=out[row : row + len(codes)], mode="wrap")
+            items.take(codes, out=out[row : row + len(codes)], mode="wrap")
 
     def _put_exceptions(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         """Put the values that no integer gives into a result."""
@@ -375,7 +375,7 @@ class EncodedRows:
     def checked(self, codes: Array) -> Array:
         """Return codes, if each numbers an item."""
         count = self.item_count
-        if count <= np.iinfo(codes.dtype).max and len(codes):
+        if count < 1 << 8 * codes.dtype.itemsize and len(codes):
             need(int(codes.max()) < count, "codes: one numbers no item")
         return codes
 

@@ -150,15 +150,18 @@ def select(
 
 def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
     """Return columns of the rows with these indices, in any order, also repeated."""
-    distinct, order = np.unique(rows, return_inverse=True)
-    first = np.cumsum([0, *reader.projection.version.row_groups])
-    groups, begins = np.unique(np.searchsorted(first, distinct, "right") - 1, return_index=True)
-    selection = [
-        RowIndices(group, indices - first[group])
-        for group, indices in zip(groups.tolist(), np.split(distinct, begins[1:]), strict=False)
-    ]
-    in_order = len(distinct) == len(rows) and bool((np.diff(order) > 0).all())
-    return reader.rows(columns, selection, None if in_order else order)
+    distinct, order = rows, None
+    if not (rows[1:] > rows[:-1]).all():
+        distinct, order = np.unique(rows, return_inverse=True)
+    ends = np.array(reader.projection.version.row_groups, np.int64).cumsum()
+    groups = ends.searchsorted(distinct, "right")
+    cuts = ((groups[1:] != groups[:-1]).nonzero()[0] + 1).tolist()
+    selection = []
+    for begin, end in pairwise([0, *cuts, len(distinct)] if len(distinct) else []):
+        group = int(groups[begin])
+        before = int(ends[group - 1]) if group else 0
+        selection.append(RowIndices(group, distinct[begin:end] - before))
+    return reader.rows(columns, selection, order)
 
 
 def count(reader: ColumnReader, scan: Scan) -> int:
@@ -231,6 +234,11 @@ def numbers(
     version: Version, selection: Sequence[RowSelection], scan: Scan | None = None
 ) -> range | np.ndarray:
     """Return the indices in the table of the rows of a selection, which a filter may have left."""
+    count = 0
+    for one in selection:
+        count += one.stop - one.start if isinstance(one, RowSpan) else 0
+    if count == version.head.rows:
+        return range(count)
     groups = sorted({one.group for one in selection})
     if scan is not None:
         rows = scan.first_rows(groups)

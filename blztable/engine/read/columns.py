@@ -234,6 +234,8 @@ class OpenColumns(Closing):
         with_nans: Container[int],
     ) -> dict[int, pa.ChunkedArray]:
         """Return the columns that many small parts are read of at once."""
+        if len(indices) * len(selected) < tuning.current.matrix_columns_read:
+            return {}
         spans = [one for one in selected if isinstance(one, RowSpan)]
         if not spans and selected:
             return self._picked(indices, selected, progress)

@@ -309,7 +309,9 @@ class _PoolRun:
             self._drop()
         if self._helpers:
             # Cancel helpers that never began: the pool may be waiting for this thread.
-            wait([helper for helper in self._helpers if not helper.cancel()])
+            for helper in self._helpers:
+                if not helper.cancel():
+                    helper.exception()
         if self._uses_blosc:
             self._uses_blosc = False
             end_blosc()
