@@ -491,7 +491,8 @@ class Nodes:
             for stream in part.streams.values():
                 name = KINDS[stream.kind]
                 need(not name or name in self.head["requires"], "features for encodings")
-            if part.record["file"]:
+            if any(len(one.chunks) or one.kind == PER_ITEM for one in part.streams.values()):
+                need(part.record["file"], "a file of the chunks")
                 bundled = part.record["file"] == self.groups[group]["file"]
                 folder = "group" if bundled else "/".join(f"col{one}" for one in self.paths[number])
                 data = self.store.get(f"data/{folder}/__{part.record['file']}__.bin")
@@ -564,10 +565,7 @@ def assembled(type_: pa.DataType, rows: list[Row], children: list[list[Row]]) ->
 
 def decompress(part: Part, data: bytes) -> None:
     """Set the bytes of all streams of a part, given its data file."""
-    at, end = int(part.record["offset"]), int(part.record["offset"] + part.record["cbytes"])
-    need(end <= len(data) or not part.record["file"], "a file with all chunks")
-    has_chunks = any(len(one.chunks) or one.kind == PER_ITEM for one in part.streams.values())
-    need(part.record["file"] or not has_chunks, "a file of the chunks")
+    at = int(part.record["offset"])
     for stream in part.streams.values():
         if stream.kind == PER_ITEM:
             at = items_of_file(part, stream, data, at)
@@ -579,7 +577,7 @@ def decompress(part: Part, data: bytes) -> None:
             pieces.append(decompressed(chunk, stream.typesize, nbytes))
             at += size + 4
         stream.data = b"".join(pieces)
-    need(not has_chunks or at == end, "the bytes of all chunks")
+    need(not data or at <= len(data), "a file with all chunks")
 
 
 def items_of_file(part: Part, stream: Stream, data: bytes, at: int) -> int:
@@ -848,7 +846,7 @@ def words_of(part: Part, stream: Stream) -> list[int]:
         return found
     if not said:
         need(len(part.pages) == pages, "a base of each page")
-        said = part.pages["min"].tolist()
+        said = [low if low <= high else 0 for low, high, *_ in part.pages.tolist()]
     need(len(said) == pages + exceptions, "a base of each page")
     return [wrapped(said[row // size] + code) for row, code in enumerate(codes)]
 

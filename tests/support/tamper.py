@@ -244,7 +244,7 @@ class Table:
     """One version: its head, its schema, its leaves, and the data files of its parts."""
 
     def __init__(self, store, version: int) -> None:
-        self._store = store
+        self.store = store
         self._key = layout.manifest(version)
         found = version_file.VersionFile.decode(store.get(self._key))
         self.head: Any = deepcopy(found.head)
@@ -263,14 +263,12 @@ class Table:
         self.leaves.append(tail)
         if tail.level:
             for group in tail.groups:
-                data = self._store.get(layout.leaf(int(group["file"])))
+                data = self.store.get(layout.leaf(int(group["file"])))
                 below = self._decoded(leaf.Leaf(data), int(group["file"]))
                 self._add(below)
 
     def _decoded(self, found: leaf.Leaf, number: int = 0) -> Leaf:
-        columns = []
-        for column in range(found.columns):
-            columns.append(_parts(found.records([column])))
+        columns = [_parts(found.records([column])) for column in range(found.columns)]
         result = Leaf(found.level, found.groups.copy(), found.deleted.copy(), columns, number)
         if found.level == 0:
             self._open(result)
@@ -282,7 +280,7 @@ class Table:
             for entry, part in enumerate(parts):
                 key = self._key_of(opened, column, entry)
                 if key is not None:
-                    _read(part, self._store.get(key))
+                    _read(part, self.store.get(key))
                 part.was = deepcopy(part)
                 for stream in part.streams.values():
                     stream.was = deepcopy(stream)
@@ -323,7 +321,7 @@ class Table:
         """Return the data file of a part; it is written when the edit ends."""
         key = self.key(column, group)
         if key not in self._files:
-            self._files[key] = File.decode(self._store.get(key))
+            self._files[key] = File.decode(self.store.get(key))
         return self._files[key]
 
     def seal(self) -> None:
@@ -341,10 +339,10 @@ class Table:
                     _count(part)
             if opened.number:
                 data = opened.encode()
-                self._store.put(layout.leaf(opened.number), data)
+                self.store.put(layout.leaf(opened.number), data)
                 written[opened.number] = (len(data), opened.crc)
         parts = [as_text(self.head), self.schema, *(tail.encode() for tail in self.tails)]
-        self._store.put(self._key, _manifest(parts, self.sections))
+        self.store.put(self._key, _manifest(parts, self.sections))
 
     def _seal_files(self, opened: Leaf) -> None:
         files: dict[str, list[Part]] = {}
@@ -359,8 +357,8 @@ class Table:
                         touched.add(key)
         for key, parts in files.items():
             if key in touched:
-                file = self._files.get(key) or File.decode(self._store.get(key))
-                self._store.put(key, file.encode(parts))
+                file = self._files.get(key) or File.decode(self.store.get(key))
+                self.store.put(key, file.encode(parts))
 
 
 def _manifest(parts: list[bytes], changes: dict[int, dict[str, int]]) -> bytes:
