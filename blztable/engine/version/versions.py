@@ -384,6 +384,12 @@ def _decoded(store: Store, key: str, data: bytes, number: int) -> Version:
     return version
 
 
+class _Nowhere(NamedTuple):
+    """The name of a store."""
+
+    name: str
+
+
 class _KeptManifest(NamedTuple):
     """The bytes of a version, and what was decoded and checked of them."""
 
@@ -417,7 +423,9 @@ def _kept(store: Store, number: int) -> Version:
     data, place = store.get(key), (store.name, key)
     known = _kept_versions.pop(place, None)
     if known is None or known.data != data:
-        known = _KeptManifest(data, _decoded(store, key, data, number))
+        # A store that is kept would keep its descriptors open.
+        nowhere: Any = _Nowhere(store.name)
+        known = _KeptManifest(data, _decoded(nowhere, key, data, number))
     if len(data) * KEPT_FACTOR <= tuning.current.kept_bytes:
         _kept_versions[place] = known
     while sum(len(one.data) for one in _kept_versions.copy().values()) * KEPT_FACTOR > (
