@@ -252,10 +252,10 @@ class EncodedRows:
             return spell(self.binary_items, self.checked(self.codes(chosen)), self.allocate)
         ends, begins, stops = self.ends(chosen)
         body = self.allocate(int(ends[-1]))
-        out = view(body)
+        out, is_ascii = view(body), True
         if len(out):
-            self._put_items(self.streams[VALUES], chosen, ends, begins, stops, out)
-        if self.form.is_text:
+            is_ascii = self._put_items(self.streams[VALUES], chosen, ends, begins, stops, out)
+        if not is_ascii:
             check_text(ends, body)
         return ends, body
 
@@ -267,21 +267,25 @@ class EncodedRows:
         begins: Array,
         stops: Array,
         out: Array,
-    ) -> None:
-        """Put the bytes of items into a result."""
+    ) -> bool:
+        """Put the bytes of items into a result; return False if text needs a check of UTF-8."""
+        is_text = self.form.is_text
         if data.kind == PER_ITEM:
             if not isinstance(chosen, np.ndarray):
                 chosen = _joined([np.arange(one.start, one.stop) for one in chosen])
             data.read_items(chosen, np.diff(ends), out)
-        elif isinstance(chosen, np.ndarray):
+            return not is_text or _is_ascii(out)
+        if isinstance(chosen, np.ndarray):
             some = stops > begins
             out[:] = from_codes.gathered(data, begins[some], stops[some])
-        else:
-            at = 0
-            for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
-                if begin < stop:
-                    data.read_into(begin, stop, out[at : at + stop - begin])
-                at += stop - begin
+            return not is_text or _is_ascii(out)
+        at, is_ascii = 0, True
+        for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
+            # Each piece is looked at while it is in the cache.
+            for piece in data.pieces_into(begin, stop, out[at : at + stop - begin]):
+                is_ascii = is_ascii and (not is_text or _is_ascii(piece))
+            at += stop - begin
+        return is_ascii
 
     def _with_offsets(
         self,
@@ -457,7 +461,7 @@ def check_text(ends: Array, body: pa.Buffer) -> None:
     """Raise CorruptError if the bytes are not UTF-8, or if an item begins inside a character."""
     first, last = int(ends[0]), int(ends[-1])
     data = view(body)[first:last]
-    if not len(data) or int(data.view(np.int8).min()) >= 0:
+    if _is_ascii(data):
         return
     whole = pa.py_buffer(np.array([first, last], np.int64))
     try:
@@ -467,6 +471,10 @@ def check_text(ends: Array, body: pa.Buffer) -> None:
     begins = ends[ends < last] - first
     if ((data[begins] & 0xC0) == 0x80).any():
         raise CorruptError("an item of text begins inside a character")
+
+
+def _is_ascii(data: Array) -> bool:
+    return not len(data) or int(data.view(np.int8).min()) >= 0
 
 
 def count_of(chosen: Chosen) -> int:

@@ -55,6 +55,9 @@ class EncodedStream(Protocol):
     def read_into(self, start: int, stop: int, out: Array) -> None:
         """Put the bytes from `start` to `stop` into a result."""
 
+    def pieces_into(self, start: int, stop: int, out: Array) -> Iterator[Array]:
+        """Put the bytes from `start` to `stop` into a result; yield each piece that is there."""
+
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
         """Yield the chunks that have bytes of ascending ranges.
 
@@ -100,6 +103,11 @@ class Stream:
     def read_into(self, start: int, stop: int, out: Array) -> None:
         """Put the bytes from `start` to `stop` into a result."""
         out[:] = self.data[start:stop]
+
+    def pieces_into(self, start: int, stop: int, out: Array) -> Iterator[Array]:
+        """Put the bytes from `start` to `stop` into a result; yield them."""
+        self.read_into(start, stop, out)
+        yield out
 
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
         """Yield all bytes, and all ranges."""

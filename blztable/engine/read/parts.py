@@ -167,28 +167,40 @@ class StoredStream:
             return
         whole = self._chunk
         room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        for number, chunk in self._compressed(start // whole, (stop - 1) // whole + 1):
+        address = address_of(room)
+        for number in self._decompressed(start // whole, (stop - 1) // whole + 1, address, 0):
             low = number * whole
-            high = min(low + whole, self.nbytes)
-            self._decompress(number, chunk, address_of(room), high - low)
             first = max(start, low)
-            yield first, room[first - low : min(stop, high) - low]
+            yield first, room[first - low : min(stop, low + whole, self.nbytes) - low]
 
     def read_into(self, start: int, stop: int, out: Array) -> None:
         """Put the bytes from `start` to `stop` into a result."""
-        if start >= stop:
+        for _ in self.pieces_into(start, stop, out):
+            pass
+
+    def pieces_into(self, start: int, stop: int, out: Array) -> Iterator[Array]:
+        """Put the bytes from `start` to `stop` into a result; yield each piece that is there."""
+        whole = self._chunk
+        # Chunks that are needed as a whole are decompressed to their place.
+        first = last = 0
+        if start < stop:
+            first = -(-start // whole)
+            last = stop // whole if stop < self.nbytes else len(self._sizes)
+        if first >= last:
+            yield from self._copied(start, stop, start, out)
             return
-        whole, address = self._chunk, address_of(out)
-        for number, chunk in self._compressed(start // whole, (stop - 1) // whole + 1):
-            low = number * whole
-            high = min(low + whole, self.nbytes)
-            if start <= low and high <= stop:
-                self._decompress(number, chunk, address + low - start, high - low)
-                continue
-            room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-            self._decompress(number, chunk, address_of(room), high - low)
-            first, last = max(start, low), min(stop, high)
-            out[first - start : last - start] = room[first - low : last - low]
+        yield from self._copied(start, first * whole, start, out)
+        address = address_of(out) + first * whole - start
+        for number in self._decompressed(first, last, address, whole):
+            yield out[number * whole - start : (number + 1) * whole - start]
+        yield from self._copied(last * whole, stop, start, out)
+
+    def _copied(self, start: int, stop: int, origin: int, out: Array) -> Iterator[Array]:
+        """Copy parts of chunks into a result that begins at `origin`."""
+        for at, data in self.runs(start, stop):
+            piece = out[at - origin : at - origin + len(data)]
+            piece[:] = data
+            yield piece
 
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
         """Yield the chunks that have bytes of ascending ranges, of which none is empty.
@@ -246,11 +258,16 @@ class StoredStream:
                 yield number, chunk
             first = stop
 
-    def _decompress(self, number: int, chunk: memoryview, address: int, nbytes: int) -> None:
-        try:
-            decompress_into(chunk, self.typesize, address, nbytes)
-        except BlzError as error:
-            raise self._of_chunk(number, error) from None
+    def _decompressed(self, first: int, last: int, address: int, step: int) -> Iterator[int]:
+        """Decompress chunks to addresses that are `step` bytes apart; yield the number of each."""
+        whole, typesize = self._chunk, self.typesize
+        for number, chunk in self._compressed(first, last):
+            try:
+                decompress_into(chunk, typesize, address, min(whole, self.nbytes - number * whole))
+            except BlzError as error:
+                raise self._of_chunk(number, error) from None
+            yield number
+            address += step
 
     def _of_chunk(self, number: int, error: BlzError) -> BlzError:
         """Return an error that says which chunk it is about."""
