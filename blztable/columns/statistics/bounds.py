@@ -19,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import as_compared, bitmap, compared_type, stored_type, value_type
+from blztable.arrow.types import (
+    as_compared,
+    as_stored,
+    bitmap,
+    compared_type,
+    stored_type,
+    value_type,
+)
 from blztable.columns.parts.physical import Form, Physical, physical
 from blztable.format.bounds import (
     GREATEST,
@@ -278,7 +285,8 @@ def _in_order(bounds: pa.Array, zones: Array, is_least: bool) -> Iterator[int]:
 def extreme_of(array: pa.Array, *, is_least: bool) -> pa.Scalar:
     """Return the least or greatest value; null if there is none."""
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        # Arrow decodes no dictionaries of views.
+        array = as_stored(array.dictionary).take(array.indices)
     array = as_compared(array)
     if pa.types.is_floating(array.type):
         array = array.filter(pc.invert(pc.is_nan(array)))

@@ -14,6 +14,7 @@ from blztable.columns.parts.physical import physical
 from blztable.columns.statistics.bounds import (
     above_prefix,
     extreme,
+    extreme_of,
     null_count,
     zones_of_groups,
     zones_of_pages,
@@ -298,6 +299,14 @@ def test_extremes_are_those_of_all_values(type_, data):
         assert found.type == compared_type(type_)
         assert found.is_valid == bool(len(values))
         assert not len(values) or pc.equal(found, values[place]).as_py()
+
+
+@pytest.mark.parametrize("type_", own.TEXTS, ids=str)
+def test_extremes_of_a_dictionary_are_those_of_its_values(type_):
+    values = pa.array([b"c", b"a", b"z"]).cast(type_)
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), values)
+    found = [extreme_of(array, is_least=is_least) for is_least in (True, False)]
+    assert found == [one.cast(compared_type(type_))[0] for one in (values[1:2], values[:1])]
 
 
 def test_zones_are_taken_in_any_order():
