@@ -50,6 +50,8 @@ ITEMSIZES = np.array([kind.itemsize for kind in KINDS])
 MAX_LEVEL = 7
 MAX_COLUMNS = 1 << 20
 MAX_ENTRIES = 1 << 20
+# Row groups of a version: lists of them take some hundred bytes each.
+MAX_GROUPS = 1 << 24
 
 
 def encode(level: int, groups: Array, deleted: Array, records: Records) -> bytes:
@@ -62,7 +64,7 @@ def encode(level: int, groups: Array, deleted: Array, records: Records) -> bytes
     totals = sizes.sum(0)
     index = np.zeros(records.columns + 1, INDEX)
     start = HEADER.size + index.nbytes
-    offsets = start + len(first) + np.cumsum(totals) - totals
+    offsets = start + len(first) + totals.cumsum() - totals
     index["offset"] = np.concatenate([[start], offsets])
     index["words"][0] = len(deleted)
     for name, row in zip(COUNTED, counts[1:], strict=True):
@@ -74,7 +76,7 @@ def encode(level: int, groups: Array, deleted: Array, records: Records) -> bytes
             body.view(_words(kind))[_places(begin, count, kind.itemsize)] = array.view(_words(kind))
         begin = begin + size
     view = body.data
-    ends = np.cumsum(totals).tolist()
+    ends = totals.cumsum().tolist()
     index["crc"][0] = crc32(first)
     index["crc"][1:] = [
         crc32(view[end - size : end]) for end, size in zip(ends, totals.tolist(), strict=True)
@@ -114,7 +116,7 @@ class Leaf:
         counts[-1] += -counts[-1] % 8
         self._sizes = self.entries * ITEMSIZES[0] + (counts * ITEMSIZES[1:, None]).sum(0)
         need(counts[[0, 1, 2, 4], 0] == 0, "counts of the first slice")
-        ends = start + np.cumsum(self._sizes)
+        ends = start + self._sizes.cumsum()
         need(index["offset"] == (ends - self._sizes).astype(np.uint64), "offset of a slice")
         need(ends[-1] == len(self.data), "bytes of a leaf")
 
@@ -194,7 +196,5 @@ def _places(begin: Array, count: Array, itemsize: int) -> Array:
     """Return where each unit of the records lies that begin at some bytes, in units."""
     unit = 1 if itemsize == 1 else 8
     units = count * (itemsize // unit)
-    ends = np.cumsum(units)
-    return np.repeat(begin // unit - (ends - units), units) + np.arange(
-        ends[-1] if len(ends) else 0
-    )
+    ends = units.cumsum()
+    return (begin // unit - (ends - units)).repeat(units) + np.arange(ends[-1] if len(ends) else 0)

@@ -100,7 +100,7 @@ def encoding_of(stream: Any) -> str:
 def sums(counts: Array) -> Array:
     """Return how much lies before each count, and all of it: one entry more than counts."""
     before = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=before[1:])
+    counts.cumsum(out=before[1:])
     return before
 
 
@@ -160,7 +160,7 @@ class Records:
     @cached_property
     def chunk_offset(self) -> Array:
         """Return where each chunk begins in the file of its part."""
-        ends = np.cumsum(self.chunks["size"].astype(np.int64) + DIGEST_BYTES)
+        ends = (self.chunks["size"].astype(np.int64) + DIGEST_BYTES).cumsum()
         starts = ends - self.chunks["size"] - DIGEST_BYTES
         first = self.first_chunk[self.first_stream]
         # The parts without chunks move nothing; where they would begin is of no account.
@@ -229,7 +229,7 @@ class Records:
         counts = self.pages["nulls"].astype(np.int64) + self.pages["nans"]
         if not counts.any():
             return
-        of = np.repeat(np.arange(len(rows)), self.parts["pages"])
+        of = np.arange(len(rows)).repeat(self.parts["pages"])
         begin = (np.arange(len(of)) - self.first_page[of]) << log2[of]
         need(counts <= np.minimum(rows[of] - begin, 1 << log2[of]), "nulls of a page")
 
@@ -247,8 +247,8 @@ class Records:
         need(self.stream_chunks <= len(chunks), "number of chunks")
         need(self.first_chunk[-1] == len(chunks), "number of chunks")
         need(self.first_word[-1] == len(self.words), "number of words")
-        owner = np.repeat(np.arange(len(self.parts)), self.parts["streams"])
-        following = np.flatnonzero(np.diff(owner) == 0)
+        owner = np.arange(len(self.parts)).repeat(self.parts["streams"])
+        following = (owner[1:] == owner[:-1]).nonzero()[0]
         names = streams["name"].astype(np.int64)
         need(names[following] < names[following + 1], "order of streams")
         need(chunks["size"] > CHUNK_HEADER_BYTES, "bytes of a compressed chunk")
@@ -259,7 +259,7 @@ class Records:
     @cached_property
     def chunk_nbytes(self) -> Array:
         """Return the decompressed bytes of each chunk."""
-        of = np.repeat(np.arange(len(self.streams)), self.stream_chunks)
+        of = np.arange(len(self.streams)).repeat(self.stream_chunks)
         size = self.streams["chunk"].astype(np.int64)[of]
         begin = (np.arange(len(of)) - self.first_chunk[of]) * size
         return np.minimum(self.streams["nbytes"].astype(np.int64)[of] - begin, size)
@@ -281,7 +281,7 @@ def take(pool: Sequence[Records], parts: Array, columns: int) -> Records:
         arrays = _behind_each_other(pool)
         whole = Records(1, len(arrays[0]), *arrays)
     firsts = whole.firsts
-    if not len(parts) or (np.diff(parts) == 1).all():
+    if not len(parts) or (parts[1:] - parts[:-1] == 1).all():
         start, stop = (int(parts[0]), int(parts[-1]) + 1) if len(parts) else (0, 0)
         if stop - start == len(whole.parts):
             return Records(columns, entries, *whole.arrays)
@@ -294,8 +294,8 @@ def take(pool: Sequence[Records], parts: Array, columns: int) -> Records:
             continue
         begin = at[parts]
         count = at[parts + 1] - begin
-        ends = np.cumsum(count)
-        taken.append(array[np.repeat(begin - (ends - count), count) + np.arange(ends[-1])])
+        ends = count.cumsum()
+        taken.append(array[(begin - (ends - count)).repeat(count) + np.arange(ends[-1])])
     return Records(columns, entries, *taken)
 
 

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 
 from blztable.cached import cached_property
-from blztable.errors import BlzError, CorruptError
+from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
-from blztable.format.leaf import GROUP, Leaf, encode
+from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode
 from blztable.format.records import PART, WORD, Array, Records, join
 from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Store
@@ -196,6 +196,14 @@ class Facts:
         # The number of row groups.
         self.count = sum(run.count for run in self.runs)
 
+    def check_count(self) -> None:
+        """Raise LimitError if a version can have no such number of row groups."""
+        if self.count > MAX_GROUPS:
+            raise LimitError(
+                f"{self.leaves.store.name}: {self.count} row groups; a table has at most "
+                f"{MAX_GROUPS}; write larger row groups, and join small ones with compact()"
+            )
+
     def _total(self, field: str) -> int:
         return sum(int(run.groups[field].sum()) for run in self.runs)
 
@@ -239,16 +247,17 @@ class Facts:
         Of leaves only those are read that have one of the row groups `wanted`, which ascend.
         """
         group = rows = 0
+        met: set[int] = set()
         for run in self.runs:
-            yield from self._below(run, group, rows, wanted)
+            yield from self._below(run, group, rows, wanted, met)
             group += run.count
             rows += int(run.groups["rows"].sum())
 
     def _below(
-        self, run: Run, group: int, rows: int, wanted: Array | None
+        self, run: Run, group: int, rows: int, wanted: Array | None, met: set[int]
     ) -> Iterator[tuple[int, int, Run]]:
         if wanted is not None:
-            first, last = np.searchsorted(wanted, [group, group + run.count])
+            first, last = wanted.searchsorted([group, group + run.count])
             wanted = wanted[first:last]
             if not len(wanted):
                 return
@@ -261,8 +270,13 @@ class Facts:
         if wanted is not None:
             entries = np.unique(np.searchsorted(groups, wanted, "right") - 1).tolist()
         for entry in entries:
+            # Leaves within each other many times would take any memory.
+            number = int(run.groups["file"][entry])
+            if number in met:
+                raise CorruptError(f"{self.leaves.store.name}: leaf {number} is named twice")
+            met.add(number)
             leaf = self.below(run, entry)
-            yield from self._below(leaf, int(groups[entry]), int(before[entry]), wanted)
+            yield from self._below(leaf, int(groups[entry]), int(before[entry]), wanted, met)
 
     def below(self, run: Run, entry: int) -> Run:
         """Return the leaf that an entry of a run names."""
@@ -424,7 +438,7 @@ class Facts:
     def _edited(
         self, run: Run, first: int, wanted: Array, edit: Callable[[int, Run], Run]
     ) -> list[Run]:
-        low, high = np.searchsorted(wanted, [first, first + run.count])
+        low, high = wanted.searchsorted([first, first + run.count])
         if low == high:
             return [run]
         if run.level == 0:
@@ -458,12 +472,12 @@ class Facts:
 def _before(counts: Array, first: int) -> Array:
     """Return how much lies before each entry, and behind the last one, given what lies before."""
     before = np.full(len(counts) + 1, first, np.int64)
-    np.cumsum(counts.astype(np.int64), out=before[1:])
+    counts.astype(np.int64).cumsum(out=before[1:])
     before[1:] += first
     return before
 
 
 def _within(groups: Array, first: int, run: Run) -> Array:
     """Return which entries of a run of level 0 are among these row groups."""
-    low, high = np.searchsorted(groups, [first, first + len(run)])
+    low, high = groups.searchsorted([first, first + len(run)])
     return groups[low:high] - first

@@ -120,6 +120,7 @@ class StagedVersion(Version):
 
     def packed(self, number: int, put: Put) -> list[Run]:
         """Write new leaves by `put`; return the tails of the version with this number."""
+        self.facts.check_count()
 
         def settled(run: Run) -> Run:
             groups = run.groups.copy()

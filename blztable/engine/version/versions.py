@@ -454,6 +454,7 @@ def decode(store: Store, key: str, data: bytes) -> Version:
         raise CorruptError(f"the tails have {file.leaves[0].columns} columns; the head {columns}")
     runs = [Run.of_leaf(leaf, f"{store.name}/{key}") for leaf in reversed(file.leaves)]
     facts = Facts(Leaves(store), runs, columns)
+    facts.check_count()
     if facts.rows != head.rows:
         raise CorruptError(f"row groups of {facts.rows} rows; the head says {head.rows}")
     if any(run.groups["changed"].max() > head.version for run in facts.runs):

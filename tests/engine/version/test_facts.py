@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from blztable import tuning
 from blztable.engine.version import versions
-from blztable.engine.version.facts import Leaves
+from blztable.engine.version.facts import Facts, Leaves, Run
 from blztable.engine.version.named_files import named, only
 from blztable.engine.version.staged import CHANGED, NewGroups, StagedColumn, StagedVersion
-from blztable.errors import CorruptError
+from blztable.errors import CorruptError, LimitError
 from blztable.format import deletions, layout
+from blztable.format.bounds import summary
 from blztable.format.leaf import Leaf
 from blztable.format.manifest import Head
-from blztable.format.records import PAGE, PART, Records
+from blztable.format.records import PAGE, PART, WORD, Records
 from blztable.format.version_file import Tail, encode_version
 from blztable.storage.memory import RamStore
 
@@ -442,3 +443,25 @@ def test_row_groups_changed_since_a_version_are_found_in_leaves_that_changed_alo
     assert len(restored.changed_after(3)) == 3001
     assert restored.changed_after(4) == []
     assert set(restored.all_changed) == {4}
+
+
+def test_leaves_that_are_named_many_times_take_no_memory():
+    table = many(32)
+    (above,) = table.staged.facts.runs
+    store, leaf = table.store, Leaf(above.encoded())
+    # Each level names the leaf below it 1,000 times.
+    for number in (900_001, 900_002):
+        records = leaf.records().of(range(16), [0] * 1000)
+        one = Tail(np.repeat(leaf.groups[:1], 1000), leaf.deleted, records)
+        data = one.encode(leaf.level)
+        store.put_new(layout.leaf(number), [data])
+        groups, records = summary(Leaf(data), number, table.staged.orders())
+        leaf = Leaf(Tail(groups, np.zeros(0, WORD), records).encode(leaf.level + 1))
+    tails = [empty(16).encode(level) for level in range(leaf.level)]
+    head = replace(table.staged.head, rows=int(leaf.groups["rows"][0]))
+    data = encode_version(head.to_json(), table.staged.schema_bytes, [*tails, bytes(leaf.data)])
+    with pytest.raises(LimitError, match="32000000 row groups"):
+        versions.decode(store, "key", data)
+    version = Facts(Leaves(store), [Run.of_leaf(leaf, "")], 16)
+    with pytest.raises(CorruptError, match="is named twice"):
+        _ = version.groups
