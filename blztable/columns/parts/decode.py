@@ -67,15 +67,6 @@ class EncodedRows:
         """True if the type is a dictionary."""
         return bool(pa.types.is_dictionary(self.type))
 
-    @property
-    def has_fixed_width(self) -> bool:
-        """True if each row has a value of the same number of bytes; booleans have one byte."""
-        return not self.is_dictionary and self.form.form not in (
-            Form.BYTES,
-            Form.ITEMS,
-            Form.NOTHING,
-        )
-
     def array(self, chosen: slice | Chosen = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type."""
         if isinstance(chosen, slice):

@@ -357,8 +357,7 @@ class _MatrixReader:
             self._decode_one(columns, one)
         if self._progress is not None:
             live = self._live[cells.cell % len(self._groups)]
-            nodes = 1
-            self._progress.add(float(live.sum()) / nodes)
+            self._progress.add(float(live.sum()))
 
     def _decode_one(self, columns: _Columns, cell: int) -> None:
         """Decode a part by itself."""

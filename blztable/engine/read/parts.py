@@ -38,7 +38,6 @@ from blztable.format.chunk import (
 from blztable.format.records import (
     CHUNK,
     DIGEST_BYTES,
-    ITEM_CHUNKS,
     ITEMS_VALID,
     LENGTHS,
     PER_ITEM,
@@ -411,7 +410,7 @@ class Part(EncodedRows):
         """Take the part of this number from records that were compared with the type."""
         record = records.parts[number].item()
         self.file, self.offset, rows, nbytes, self.cbytes = record[:5]
-        _, page, flags, self.prefix_bytes, _ = record[5:]
+        _, page, flags, _, _ = record[5:]
         first, last = records.first_page[number : number + 2].tolist()
         streams: dict[int, StoredStream] = {}
         super().__init__(type_, rows, page, flags, records.pages[first:last], nbytes, streams)
@@ -465,11 +464,6 @@ class Part(EncodedRows):
     def page_rows(self) -> int:
         """Return the rows of a page."""
         return 1 << self.page
-
-    @property
-    def is_per_item(self) -> bool:
-        """True if each item of text or binary is a chunk."""
-        return bool(self.flags & ITEM_CHUNKS)
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""

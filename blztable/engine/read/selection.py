@@ -211,29 +211,6 @@ def of_rows(parts: NodeParts, selected: Sequence[RowIndices]) -> list[RowSpan]:
     return pages
 
 
-def cut_spans(
-    column: pa.ChunkedArray, pages: Sequence[RowSpan], selected: Sequence[RowSpan]
-) -> pa.ChunkedArray:
-    """Return the selected rows of a column that has all rows of their pages; nothing is copied."""
-    if sum(span.count for span in selected) == len(column):
-        return column
-    ranges: list[tuple[int, int]] = []
-    at, before = 0, 0
-    for span in selected:
-        while pages[at].group != span.group or pages[at].stop < span.stop:
-            before += pages[at].count
-            at += 1
-        start = before + span.start - pages[at].start
-        # Adjacent ranges become one: each slice is an array of its own.
-        if ranges and ranges[-1][1] == start:
-            start = ranges.pop()[0]
-        ranges.append((start, before + span.stop - pages[at].start))
-    slices = [column.slice(start, stop - start) for start, stop in ranges]
-    if len(slices) == 1:
-        return slices[0]
-    return pa.chunked_array([chunk for one in slices for chunk in one.chunks], column.type)
-
-
 def chosen(
     column: pa.ChunkedArray, flags: np.ndarray, positions: np.ndarray, begin: int = 0
 ) -> pa.ChunkedArray:

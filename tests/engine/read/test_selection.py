@@ -92,23 +92,6 @@ def test_rows_are_found_in_their_pages_which_are_as_few_as_can_be(given_):
     assert {(group, row // page_rows[group]) for group, row in there} == touched
 
 
-@given(chosen())
-def test_spans_are_cut_out_of_their_pages(given_):
-    groups, page_rows, wanted = given_
-    spans = [
-        RowSpan(one.group, int(some[0]), int(some[-1]) + 1)
-        for one in wanted
-        for some in np.array_split(one.rows, 2)
-        if len(some)
-    ]
-    found = selection.of_spans(parts(groups, page_rows), spans)
-    names = [f"{span.group}:{row}" for span in found for row in range(span.start, span.stop)]
-    column = pa.chunked_array([names], pa.string())
-    cut = selection.cut_spans(column, found, spans)
-    asked = [f"{span.group}:{row}" for span in spans for row in range(span.start, span.stop)]
-    assert cut.to_pylist() == asked
-
-
 def test_rows_named_often_that_have_no_room_in_one_array_come_in_halves(monkeypatch):
     array = pa.array(["x", "yy"])
     real = selection._taken_as_fits
