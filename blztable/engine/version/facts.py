@@ -230,8 +230,8 @@ class Facts:
     def total(self, line: int) -> tuple[int, int]:
         """Return `totals` of one node; of the tails, only its records are read."""
         if "totals" in self.__dict__:
-            nbytes, cbytes = self.totals
-            return int(nbytes[line]), int(cbytes[line])
+            decoded, stored = self.totals
+            return int(decoded[line]), int(stored[line])
         found = self._totals.get(line)
         if found is None:
             parts = [run.records([line]).parts for run in self.runs]
