@@ -586,7 +586,8 @@ def items_of_file(part: Part, stream: Stream, data: bytes, at: int) -> int:
     before = sum(len(one.chunks) for name, one in part.streams.items() if name == VALID)
     behind = [one.chunks for name, one in part.streams.items() if name > VALUES]
     chunks = before + rows + sum(map(len, behind))
-    need(begin >= 64 + 8 * chunks and len(stream.words) == 1, "offsets of all items")
+    need(64 + 8 * chunks <= begin <= len(data), "offsets of all items")
+    need(len(stream.words) == 1, "a word of all items")
     offsets = np.frombuffer(data, "<i8", chunks, begin - 8 * chunks)[before : before + rows]
     need(zlib.crc32((offsets - begin).tobytes()) == stream.words[0] & MANY, "places of the items")
     end = (
