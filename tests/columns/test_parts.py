@@ -179,3 +179,23 @@ def test_items_of_any_least_length_come_back(least):
     assert same(part.array(), array)
     chosen = np.array([0, 9, 17, 199])
     assert same(part.array(chosen), array.take(pa.array(chosen)))
+
+
+def test_sums_of_negative_numbers_go_on_from_chunk_to_chunk():
+    # Bug: the first sum of a chunk was added as a number, which warns where it wraps.
+    array = pa.array(np.arange(-5000, 5000, 3) + np.arange(3334) % 5)
+    part = read(array, 12)
+    (stream,) = part.streams.values()
+    assert stream.flags & SUM
+
+    class InChunks:
+        def __getattr__(self, name):
+            return getattr(stream, name)
+
+        def runs(self, start, stop):
+            for at in range(start, stop, 64):
+                yield at, stream.data[at : min(at + 64, stop)]
+
+    part.streams[VALUES] = InChunks()
+    assert same(part.array(), array)
+    assert same(part.array(slice(100, 3000)), array.slice(100, 2900))

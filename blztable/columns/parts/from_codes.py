@@ -211,8 +211,11 @@ def _fill_sums(
             np.copyto(part, codes[low:high], casting="unsafe")
             if least:
                 part += least
-            is_first = row + low == number << page
-            part[0] = first[number] if is_first else part[0] + last
+            if row + low == number << page:
+                part[0] = first[number]
+            else:
+                # Arrays wrap in silence, numbers warn.
+                part[:1] += last
             np.cumsum(part, out=part)
             last = part[-1]
             if is_before and skipped < high:
