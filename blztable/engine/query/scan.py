@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -185,8 +186,8 @@ def _plan(projection: Projection, filters: object) -> Plan:
     if not isinstance(filters, pc.Expression):
         filters = expressions.as_expression(filters, projection.whole_columns)
     try:
-        (_, (buffer, *_)) = filters.__reduce__()[:2]
-        key = bytes(buffer)
+        reduced: Any = filters.__reduce__()
+        key = reduced[1][0].to_pybytes()
     except REFUSALS:
         # Arrow gives no bytes of references by index.
         return _new_plan(projection, filters)
