@@ -34,7 +34,7 @@ _NO_MORE = {errno.EMFILE, errno.ENFILE}
 
 
 class FileGoneError(CorruptError):
-    """A file that the manifest names is not there: a shard that was taken away, for example."""
+    """A file that the version names is not there: a shard that was taken away, for example."""
 
 
 class OpenFiles(Closing):

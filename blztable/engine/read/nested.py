@@ -3,8 +3,8 @@
 Theory of operation. The rows of a child follow from those of its parent. Of a struct they are the
 same; of a list the pages say how many items they have, so no item end is decoded before it is
 known which items to read; of a dictionary all values of a part are read. So the rows of all nodes
-are planned from the root down by fronts alone, and the chunks of all nodes are decoded together, as
-if they were columns. Then the arrays are put together from the leaves up. A list is read in whole
+are planned from the root down by records alone, and the chunks of all nodes are decoded together,
+as if they were columns. Then the arrays are put together from the leaves up. A list is read in whole
 pages and cut afterwards.
 
 Of structs and lists of one size, single rows are those of their nodes, so only these are read.
@@ -90,7 +90,7 @@ class _NodeRead:
     Attributes
     ----------
     node, line
-        The node, and its line in the manifest.
+        The node, and its number among all nodes of the version.
     spans
         The wanted rows, ascending.
     pages
@@ -168,7 +168,7 @@ class _NodeOfRows:
     Attributes
     ----------
     node, line
-        The node, and its line in the manifest.
+        The node, and its number among all nodes of the version.
     picked
         The wanted rows, by row group.
     children

@@ -1,7 +1,7 @@
 """Selections of rows: the pages that contain them, and their indices among the rows of the pages.
 
 Callers select live rows. `stored_spans` and `stored_rows` say where these lie in the parts; pages
-are of stored rows. Knows the manifest's lines of columns, and opens nothing.
+are of stored rows. Knows the rows and pages of parts, and opens nothing.
 """
 
 from bisect import bisect_right
