@@ -20,7 +20,6 @@ from blztable import tuning
 from blztable.arrow.extensions import plain_schema
 from blztable.arrow.nested.nodes import Node
 from blztable.closing import Closing
-from blztable.columns.statistics.bounds import Zones
 from blztable.compat import bcolz, bloscpack
 from blztable.compat.arrays import OldColumn, OldFiles, StoredArray, pick_rows, read_rows, row_bytes
 from blztable.compat.numpy_types import arrow_array, arrow_type
@@ -217,10 +216,6 @@ class OldColumns(Closing):
         self, index: int, selected: Sequence[RowSpan], rows_per_value: float
     ) -> list[tuple[pa.Array, pa.ChunkedArray]] | None:
         """Return None: there are no codes."""
-        return None
-
-    def zone_map(self, index: int, group: int) -> Zones | None:
-        """Return None: there are no statistics."""
         return None
 
     def forget_before(self, group: int) -> None:

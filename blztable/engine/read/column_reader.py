@@ -10,7 +10,6 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from blztable.columns.statistics.bounds import Zones
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
@@ -77,9 +76,6 @@ class ColumnReader(Protocol):
         Codes are unsigned integers, null where the row is null. Return None if a row group has not
         `rows_per_value` rows for each value, or no codes.
         """
-
-    def zone_map(self, index: int, group: int) -> Zones | None:
-        """Return the statistics of each page of a column in a row group; None if it has none."""
 
     def forget_before(self, group: int) -> None:
         """Close what belongs to earlier row groups."""

@@ -18,8 +18,6 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.closing import Closing
-from blztable.columns.statistics import bounds
-from blztable.columns.statistics.bounds import Zones
 from blztable.engine.read import selection
 from blztable.engine.read.batch import read_batches
 from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, read_flat
@@ -183,12 +181,6 @@ class OpenColumns(Closing):
         except pa.ArrowInvalid:
             return None
         return pa.DictionaryArray.from_arrays(indices, part.dictionary, ordered=type_.ordered)
-
-    def zone_map(self, index: int, group: int) -> Zones | None:
-        """Return the statistics of each page of a column, as its part has them."""
-        line = self.projection.nodes(index)[0]
-        records = self.version.records([line], [group])
-        return bounds.zones_of_pages(self.projection.schema.field(index).type, records)
 
     def _read(
         self,
