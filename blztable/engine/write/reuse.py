@@ -36,7 +36,10 @@ class OldStream(Protocol):
 
     kind: int
     typesize: int
-    sizes: Sequence[int]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Return the decompressed bytes of each chunk."""
 
     def compressed(self, number: int) -> bytes:
         """Return a chunk, compared with its digest."""
