@@ -100,7 +100,8 @@ def durable_prefixes(base: Version | None) -> set[str]:
     """
     if base is None or not base.head.durable:
         return set()
-    known = {layout.DATA}
+    # The manifest of the base is below `META`.
+    known = {layout.DATA, layout.META}
     for run in base.facts.runs:
         if run.level:
             known.add(layout.LEAVES)

@@ -33,7 +33,7 @@ def two_row_groups(path):
 def one_damaged(path):
     """Make a table of two row groups, of which the second one is damaged."""
     two_row_groups(path)
-    file = max((path / "data").glob("*/__2__.bin"))
+    file = max((path / "data").glob("*/__*__.bin"), key=lambda file: int(file.stem.strip("_")))
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

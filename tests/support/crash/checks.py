@@ -260,13 +260,14 @@ def unnamed(path: Path, numbers: Iterable[int] | None = None) -> set[str]:
     documents = {layout.LOCK, layout.FLIGHT, layout.SIZES, layout.STORAGE, layout.ATTRIBUTES}
     files = {file for file, is_directory in there.items() if not is_directory}
     directories = {file for file, is_directory in there.items() if is_directory}
-    known = {layout.DATA, layout.META, layout.MANIFESTS}
+    known = {layout.DATA, layout.META, layout.MANIFESTS, layout.LEAVES}
     return (files - named - documents) | (directories - columns - known)
 
 
 def described(operation: Operation) -> str:
     """Return an operation as one line; temporary names and numbers of files look the same."""
-    path, dot, _ = re.sub(r"__\d+__", "__n__", operation.path).partition(".tmp-")
+    path = re.sub(r"__\d+__", "__n__", operation.path)
+    path, dot, _ = re.sub(r"leaf/\d+", "leaf/n", path).partition(".tmp-")
     return f"{operation.kind} {path}{'.tmp' if dot else ''}"
 
 
