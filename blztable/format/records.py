@@ -209,6 +209,7 @@ class Records:
         need(self.first_prefix[-1] == len(self.prefixes), "bytes of prefixes")
         need((parts["page"] >= MIN_PAGE) & (parts["page"] <= MAX_PAGE), "rows of a page")
         need((parts["rows"] < MAX_ROWS) & (parts["nbytes"] < MAX_STREAM_BYTES), "size of a part")
+        need(parts["cbytes"] < MAX_STREAM_BYTES, "size of a part")
         need((parts["offset"] < MAX_OFFSET) & (parts["file"] <= MAX_FILE), "place of a part")
         need(parts["flags"] < 8, "flags of a part")
         if level:

@@ -366,6 +366,7 @@ def check_part(record: Any, pages: Any, level: int) -> None:
     rows, log2 = int(record["rows"]), int(record["page"])
     need(3 <= log2 <= 30 and rows < MAX_ROWS and record["nbytes"] < MAX_STREAM_BYTES, "a part")
     need(record["offset"] < MAX_OFFSET and record["flags"] < 8, "a part")
+    need(record["cbytes"] < MAX_STREAM_BYTES and record["file"] <= MAX_ID, "a part")
     need(len(pages) in ([1] if level else [0, -(-rows >> log2)]), "pages of all rows")
     sizes = [min(1 << log2, rows - first) for first in range(0, rows, 1 << log2)]
     sums = () if level else pages["nulls"].astype("i8") + pages["nans"]
@@ -766,7 +767,6 @@ def dictionary_rows(type_: pa.DataType, part: Part, *, is_sorted: bool = False) 
         need(not is_sorted, "items that are there")
         present = bits_of(streams[ITEMS_VALID], count)
         items = [item if flag else None for item, flag in zip(items, present, strict=True)]
-    need(not is_sorted or len(set(items)) == count, "distinct items")
     codes = codes_of(stream, part.rows)
     if count == 0:
         need(not any(codes) and VALID in streams, "nulls alone without items")

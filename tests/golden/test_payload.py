@@ -66,8 +66,11 @@ def chunks(case: str) -> Iterator[bytes]:
     """Yield every chunk of a table."""
     for file in sorted((ROOT / f"{case}.blz" / "data").rglob("*.bin")):
         data = file.read_bytes()
-        nchunks, meta_size = struct.unpack_from("<qI", data, 16)
-        for offset in struct.unpack_from(f"<{nchunks}q", data, 32 + meta_size):
+        (nchunks,), (stored,) = (
+            struct.unpack_from("<q", data, 16),
+            struct.unpack_from("<I", data, 52),
+        )
+        for offset in struct.unpack_from(f"<{nchunks}q", data, 64 + stored + 4):
             (ctbytes,) = struct.unpack_from("<I", data, offset + 12)
             yield data[offset : offset + ctbytes]
 
@@ -89,8 +92,8 @@ def kind(chunk: bytes) -> str:
         ("codec-lz4hc", ("byte shuffle, split", "bit shuffle, split", "no shuffle, split")),
         ("codec-zlib", ("byte shuffle, split", "bit shuffle, split", "no shuffle, split")),
         ("codec-zstd", ("byte shuffle, whole", "bit shuffle, whole", "no shuffle, whole")),
-        ("long-columns", ("bit shuffle", "byte shuffle", "no shuffle")),
-        ("long-texts", ("byte shuffle", "no shuffle, whole")),
+        ("long-columns", ("bit shuffle", "no shuffle")),
+        ("long-texts", ("bit shuffle", "no shuffle, whole")),
         ("long-items", ("no shuffle",)),
     ],
 )

@@ -163,7 +163,8 @@ def codec(name: str) -> Callable[[Golden], None]:
                 for kind, cells in (("n", numbers), ("s", words)):
                     key = f"{kind} {level} {shuffle}"
                     columns[key], levels[key], shuffles[key] = cells, level, shuffle
-        golden.write(pa.table(columns), compression=name, clevel=levels, shuffle=shuffles)
+        options = {"compression": name, "clevel": levels, "shuffle": shuffles}
+        golden.write(pa.table(columns), encoding="plain", **options)
 
     return write
 
