@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.columns.statistics.bounds import Zones, zones_of_groups
@@ -136,9 +137,17 @@ def _holds(wide: Zones, narrow: Zones) -> bool:
     if wide.exact[0]:
         same = wide.lowest.equals(narrow.lowest) and wide.highest.equals(narrow.highest)
         return same and bool(narrow.exact[0])
-    low = wide.lowest.null_count or pc.less_equal(wide.lowest, narrow.lowest)[0].as_py()
-    high = wide.highest.null_count or pc.less_equal(narrow.highest, wide.highest)[0].as_py()
+    low = wide.lowest.null_count or _is_at_most(wide.lowest, narrow.lowest)
+    high = wide.highest.null_count or _is_at_most(narrow.highest, wide.highest)
     return bool(low) and bool(high)
+
+
+def _is_at_most(one: pa.Array, other: pa.Array) -> bool:
+    """True if the value of an array of one is not above that of another."""
+    if pa.types.is_decimal(one.type):
+        # Arrow compares no decimals of negative scale.
+        return bool(one[0].as_py() <= other[0].as_py())
+    return bool(pc.less_equal(one, other)[0].as_py())
 
 
 def _problem(
