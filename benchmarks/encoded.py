@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import blztable as blz
-from blztable.columns.parts.encode import Options, encode
+from blztable.columns.parts.encode import EncodingOptions, encode
 from blztable.columns.parts.stream import Stream
 from blztable.engine.write.options import CompressionOptions
 from blztable.engine.write.trial import compression_of, dictionary_worth
@@ -60,7 +60,7 @@ class _Suite:
         self.table.close()
 
     def time_encode(self):
-        encode(self.column, options=Options(worth=worth))
+        encode(self.column, options=EncodingOptions(worth=worth))
 
     def time_read(self):
         self.table.to_arrow()
@@ -219,7 +219,7 @@ def _streams() -> dict[str, Stream]:
         *(words.take(pa.array(rng.integers(0, 200, ROWS // 10))) for _ in range(5)), " "
     )
     uuids = pa.array([str(uuid.UUID(bytes=rng.bytes(16))) for _ in range(ROWS // 10)])
-    plain = Options(plain=True)
+    plain = EncodingOptions(plain=True)
     arrays = {
         "sentences": encode(sentences, options=plain),
         "uuids": encode(uuids, options=plain),
@@ -260,4 +260,4 @@ class DictionaryTrial:
         self.column = items(10_000, rng).take(pa.array(rng.integers(0, 10_000, ROWS)))
 
     def time_trial(self):
-        encode(self.column, options=Options(worth=lambda data: 0))
+        encode(self.column, options=EncodingOptions(worth=lambda data: 0))
