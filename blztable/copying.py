@@ -89,7 +89,7 @@ def copy(
         the newest commit is damaged, or a file of the newest version, it is the newest version of
         which all files are whole. If no version is whole, or `version` names one that is not, its
         damaged chunks are copied as they are. If rows are written again, those of damaged pages are
-        left out.
+        left out. A leaf that is missing or damaged is made again from the data files.
     durability : {"full", "process"}
         What the copy survives, as in `to_blz`.
     progress : bool or callable, optional
