@@ -170,7 +170,7 @@ def _change(commands: Any) -> None:
 def _maintain(commands: Any) -> None:
     text = "check for damage; the exit code is 3 if there is any"
     one = _path_command(commands, "verify", "looking:verify", text)
-    text = "check only file sizes and trailers, not the chunks"
+    text = "check the manifest, the leaves and what each file says of itself, not the chunks"
     one.add_argument("--quick", action="store_true", help=text)
     _at(one)
     _json(one)

@@ -89,7 +89,7 @@ class OldParts(NodeParts):
         """The rows of a chunk, which may be any number."""
         return [self._chunk_rows] * len(self.rows)
 
-    def has_bytes(self, group: int) -> bool:
+    def takes_memory(self, group: int) -> bool:
         """Return True: all values are in files."""
         return True
 

@@ -31,6 +31,7 @@ import blztable as blz
 from blztable import tuning
 from blztable.cli.command import main
 from blztable.engine.run import limits
+from blztable.engine.version import facts
 from blztable.engine.version import versions as versions_of
 from blztable.format import layout
 from blztable.storage.local import LocalStore
@@ -789,15 +790,32 @@ def memory(tmp_path):
         assert sum(batch.num_rows for batch in t.to_batches()) == 6_000_000
 
 
+@remedy(
+    "{}: {} row groups; a table has at most {}; write larger row groups, and join small ones with "
+    "compact()"
+)
+def row_groups(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "MAX_GROUPS", 3)
+        t = opened({"v": range(6)}, row_group_rows=2)
+        refusal(
+            lambda: t.append({"v": range(2)}, storage=blz.Storage(row_group_rows=2)), "at most 3"
+        )
+        t.configure(storage=blz.Storage(row_group_rows=6))
+        t.compact()
+        t.append({"v": range(6)})
+        assert len(t) == 12
+
+
 def damaged(tmp_path, **columns):
     """Return the path of a table of two row groups whose second one of column v is damaged."""
     table = pa.table({"k": range(20), "v": range(20)}, schema=columns.get("schema"))
     blz.to_blz(table, path := tmp_path / "d.blz", storage=blz.Storage(row_group_rows=10))
     version, pinned = versions_of.pin(LocalStore(path))
     with pinned:
-        file = path / version.parts(1).key(1, version.bundles)
+        file = path / version.parts(1).key(1)
     data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[-6] ^= 1  # the last chunk, before its digest
     file.write_bytes(data)
     return path
 

@@ -43,7 +43,7 @@ def row_windows(
 ) -> Iterator[tuple[int, int]]:
     """Yield (start, stop) of each window: some pages of one row group, or some row groups.
 
-    `may_be_cut` is False for a row group without files: it takes no memory, and may claim any
+    `may_be_cut` is False for a row group that takes no memory, and may claim any
     number of rows.
     """
     unit = tuning.current.window_rows
@@ -122,7 +122,7 @@ def windows(
     size = sum(projection.nbytes(index) for index in columns)
 
     def may_be_cut(number: int) -> bool:
-        return any(projection.root(index).has_bytes(kept[number].group) for index in columns)
+        return any(projection.root(index).takes_memory(kept[number].group) for index in columns)
 
     counts = [span.count for span in kept]
     row_bytes = size / max(projection.version.head.rows, 1)

@@ -43,6 +43,10 @@ class NodeParts:
         """True if a part has chunks; otherwise its records say all."""
         return bool(self.records.parts["cbytes"][group])
 
+    def takes_memory(self, group: int) -> bool:
+        """True if the values of a part take memory; those of the null type do not."""
+        return bool(self.records.parts["nbytes"][group]) or self.has_bytes(group)
+
     def is_bundled(self, group: int) -> bool:
         """True if a part lies in the bundle of its row group."""
         return 0 < int(self.files[group]) == int(self._bundles[group])
