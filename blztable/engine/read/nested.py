@@ -4,8 +4,8 @@ Theory of operation. The rows of a child follow from those of its parent. Of a s
 same; of a list the pages say how many items they have, so no item end is decoded before it is
 known which items to read; of a dictionary all values of a part are read. So the rows of all nodes
 are planned from the root down by records alone, and the chunks of all nodes are decoded together,
-as if they were columns. Then the arrays are put together from the leaves up. A list is read in whole
-pages and cut afterwards.
+as if they were columns. Then the arrays are put together from the leaves up. A list is read in
+whole pages and cut afterwards.
 
 Of structs and lists of one size, single rows are those of their nodes, so only these are read.
 Single rows of other lists, and of runs, are read with the pages that have them. Decodes nothing
