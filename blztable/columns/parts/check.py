@@ -71,8 +71,6 @@ class _Parts:
         flagged = parts["flags"] & NAN_IS_NULL > 0
         need(~flagged | (self.place[:, VALID] < 0 if is_floating else False), "NaN as null")
         empty = (self.rows == 0) & (parts["streams"] == 0)
-        chunks = np.diff(self.records.first_chunk[self.records.first_stream])
-        need((chunks == 0) | (parts["file"] > 0), "a part with chunks and no file")
         is_null = pa.types.is_null(self.value_type) and not self.is_dictionary
         if not is_null:
             need((parts["pages"] == self.pages) | empty, "pages of a part")
