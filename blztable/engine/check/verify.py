@@ -218,6 +218,6 @@ def _check_nested(version: Version, parts: Sequence[PartCheck]) -> None:
                 nodes[0].note(error)
 
 
-def _order(problem: Problem) -> tuple[int, int, int]:
+def _order(problem: Problem) -> tuple[int, int, int, bool]:
     index = -1 if problem.position is None else problem.position
-    return index, problem.start, problem.stop
+    return index, problem.start, problem.stop, problem.is_readable
