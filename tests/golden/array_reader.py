@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from golden.reader import Refused, decompressed, need, parsed
+from golden.page_files import Refused, need, parsed
+from golden.reader import decompressed
 
 HEADER, SECTION = struct.Struct("<4sBBBBiiqq"), struct.Struct("<8sBBBBIII8s")
 TRAILER_HEAD, LAYER, FOOT = (

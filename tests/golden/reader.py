@@ -1,5 +1,4 @@
-"""A reader of tables and arrays of format version 1, written from docs/format.md and
-docs/format-array.md and nothing else.
+"""A reader of tables of format version 1, written from docs/format.md and nothing else.
 
 It imports nothing of blztable, so any program can do the same. It needs numpy, python-blosc for the
 chunks, and pyarrow for the schema message. A column comes back as a list with one entry a row: the
@@ -11,27 +10,37 @@ here. A broken rule raises `Refused`.
 The reader reads whole columns, one after the other. It is written to be read, not to be fast.
 """
 
-import json
 import os
 import re
-import stat
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import blosc
 import numpy as np
 import pyarrow as pa
 
+from golden.page_files import (
+    FOOT,
+    FRONT,
+    RECORD,
+    SEAL,
+    OneFile,
+    Refused,
+    need,
+    parsed,
+    refuse,
+    store_of,
+    whole,
+)
+
 Row = Any
 
-MAX_JSON_BYTES, MAX_DEPTH, MAX_BRACKETS, MAX_MEMBERS = 64 << 20, 64, 1 << 20, 1 << 20
-MAX_DIGITS, MAX_NUMBER, MAX_ID = 4300, 1 << 62, 10**18 - 1
+MAX_ID = 10**18 - 1
 MAX_CHUNK_BYTES, MAX_ITEM_BYTES, MAX_RATIO = 8 << 20, 256 << 20, 1 << 15
 MAX_STREAM_BYTES, MAX_ROWS, MAX_OFFSET = 1 << 44, 1 << 40, 1 << 48
 MAX_LEVEL, MAX_COLUMNS, MAX_ENTRIES, MAX_DEPTH_OF_TYPE = 6, 1 << 20, 1 << 20, 32
@@ -73,21 +82,6 @@ HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
     "pandas": (dict, type(None)),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-
-
-class Refused(Exception):
-    """Bytes that no table of format version 1 has."""
-
-
-def need(condition: Any, expected: str) -> None:
-    """Raise `Refused` unless the rule holds."""
-    if not condition:
-        refuse(expected)
-
-
-def refuse(expected: str) -> NoReturn:
-    """Raise `Refused` with the broken rule."""
-    raise Refused(f"expected {expected}")
 
 
 # A version
@@ -686,9 +680,16 @@ def bits_of(stream: Stream, rows: int) -> list[bool]:
     return np.unpackbits(data, count=rows, bitorder="little").astype(bool).tolist()
 
 
+def check_cut(stream: Stream, width: int) -> None:
+    """Refuse chunks that end inside of a value."""
+    is_whole = stream.nbytes <= stream.chunk or width > 255 or not stream.chunk % max(width, 1)
+    need(is_whole, "chunks of whole values")
+
+
 def codes_of(stream: Stream, rows: int) -> list[int]:
     """Return the codes of all rows."""
     need(stream.nbytes == (rows + -rows % 8) * stream.width, "codes of all rows")
+    check_cut(stream, stream.width)
     if stream.width == 0:
         return [0] * rows
     codes: list[int] = np.frombuffer(stream.data, f"<u{stream.width}")[:rows].tolist()
@@ -780,6 +781,7 @@ def plain_rows(type_: pa.DataType, stream: Stream, rows: int) -> list[bytes]:
     """Return the values of a plain stream."""
     width = width_of(type_)
     need(stream.kind == PLAIN and stream.nbytes == rows * width, "values of all rows")
+    check_cut(stream, width)
     need(len(stream.words) == 0, "no words of plain values")
     return [stream.data[row * width :][:width] for row in range(rows)]
 
@@ -854,7 +856,7 @@ def words_of(part: Part, stream: Stream) -> list[int]:
 
 def doubles(part: Part, stream: Stream, words: list[int]) -> list[bytes]:
     """Return the doubles of words."""
-    need(not stream.flags & UNSORTED and not stream.flags & SUM, "flags of doubles")
+    need(not stream.flags & (UNSORTED | SUM) and stream.width <= 4, "codes of doubles")
     values = np.array(words, "<i8").astype("<f8")
     if stream.power:
         power = float(f"1e{stream.power}")
@@ -870,102 +872,6 @@ def doubles(part: Part, stream: Stream, words: list[int]) -> list[bytes]:
         values.view("<i8")[rows] = odd
     data = values.tobytes()
     return [data[at : at + 8] for at in range(0, len(data), 8)]
-
-
-# Stores
-
-
-def store_of(root: Path) -> Any:
-    """Return the files of a table in a directory or in one file."""
-    return OneFile(root) if root.is_file() else Directory(root)
-
-
-@dataclass(frozen=True)
-class Directory:
-    """The files of a table in a directory."""
-
-    root: Path
-
-    def names(self, key: str) -> list[str]:
-        """Return the names below a key."""
-        return [path.name for path in (self.root / key).iterdir()]
-
-    def get(self, key: str) -> bytes:
-        """Return the bytes of a regular file; refuse symbolic links on the way."""
-        place = self.root
-        for name in key.split("/"):
-            place = place / name
-            need(not place.is_symlink(), f"no symbolic link at {place}")
-        need(place.exists() and stat.S_ISREG(place.stat().st_mode), f"a file at {place}")
-        return place.read_bytes()
-
-
-FRONT, FOOT, SEAL = (
-    struct.Struct("<4sBBBBiiqII"),
-    struct.Struct("<8sQQQII8s"),
-    struct.Struct("<8sQII"),
-)
-RECORD = struct.Struct("<4sBBHQQII")
-
-
-class OneFile:
-    """The values of a table in one file: those that the last foot names."""
-
-    def __init__(self, path: Path) -> None:
-        data = self.data = path.read_bytes()
-        need(len(data) >= FRONT.size, "a front")
-        *start, size, _ = FRONT.unpack_from(data)
-        need(start == [b"blpk", 4, 2, 2, 1, -1, -1, -1], "the front of a table")
-        front = data[: FRONT.size + size]
-        holds = parsed(front[FRONT.size :])
-        need(isinstance(holds, dict) and holds.get("holds") == "table", "a table")
-        sealed, at = 0, len(data)
-        while (at := data.rfind(b"blzseal!", 0, at)) >= 0:
-            _, end, zero, crc = SEAL.unpack(data[at : at + SEAL.size].ljust(SEAL.size, b"\0"))
-            if end == at and zero == 0 and zlib.crc32(data[at : at + 20]) == crc:
-                sealed = end
-                break
-        end = len(data)
-        while (end := data.rfind(b"blzf-end", 0, end) + 8) >= 8:
-            foot = data[end - FOOT.size : end].rjust(FOOT.size, b"\0")
-            magic, block, index, _, front_crc, crc, _ = FOOT.unpack(foot)
-            inside = block <= index <= end - FOOT.size
-            if magic == b"blzcomit" and inside and zlib.crc32(data[block : end - 12]) == crc:
-                break
-            end -= 1
-        need(end >= 8, "a commit that is whole")
-        need(end >= sealed, "the commit that was sealed")
-        need(front_crc == zlib.crc32(front), "the front of this foot")
-        self.values = self._index(data[index : end - FOOT.size], end - FOOT.size)
-
-    def _index(self, data: bytes, end: int) -> dict[str, tuple[int, int]]:
-        first, *lines = data.split(b"\n")
-        prefixes, values = parsed(first), {}
-        columns = [prefixes.get(key) for key in ("prefix", "line", "bytes")]
-        need(all(isinstance(one, list) and len(one) == len(lines) for one in columns), "lines")
-        need(sum(map(whole, columns[2])) <= len(self.data), "no more bytes than the file")
-        need(len(set(columns[0])) == len(lines), "no prefix twice")
-        for prefix, length, total, line in zip(*columns, lines, strict=True):
-            need(len(line) == length, "the length of a line")
-            entry = parsed(line)
-            names, *places = (entry.get(key) for key in ("name", "position", "length"))
-            need(len(set(names)) == len(names) == len(places[0]) == len(places[1]), "lists")
-            need(sum(map(whole, places[1])) == total, "the bytes of a prefix")
-            for name, at, size in zip(names, *places, strict=True):
-                need(whole(at) + size <= end, "a value before the foot")
-                values[f"{prefix}/{name}".strip("/")] = (at, size)
-        return values
-
-    def names(self, key: str) -> list[str]:
-        """Return the names below a key."""
-        found = (one.rpartition("/") for one in self.values)
-        return [name for prefix, _, name in found if prefix == key]
-
-    def get(self, key: str) -> bytes:
-        """Return a value."""
-        need(key in self.values, f"a value {key}")
-        at, size = self.values[key]
-        return self.data[at : at + size]
 
 
 def drafts(path: Path) -> list[Version]:
@@ -991,56 +897,3 @@ def drafts(path: Path) -> list[Version]:
     while (key := f"meta/draft/{len(found) + 1:020d}") in values:
         found.append(rows_of_version(store, *manifest(store.get(key), len(found) + 1)))
     return found
-
-
-# JSON
-
-
-def parsed(data: bytes) -> Any:
-    """Parse JSON as the format allows it."""
-    need(len(data) <= MAX_JSON_BYTES, "64 MiB of JSON at most")
-    need(data.count(b"[") + data.count(b"{") <= MAX_BRACKETS, "fewer brackets")
-    try:
-        text = data.decode("utf-8")
-        value = json.loads(
-            text,
-            object_pairs_hook=partial(_unique, [0]),
-            parse_int=_integer,
-            parse_float=_finite,
-            parse_constant=refuse,
-        )
-        # Only a lone surrogate cannot be encoded again.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError):
-        refuse("JSON")
-    need(_depth(value) <= MAX_DEPTH, "JSON nested 64 deep at most")
-    return value
-
-
-def _unique(members: list[int], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members[0] += len(pairs)
-    need(members[0] <= MAX_MEMBERS and len(dict(pairs)) == len(pairs), "no key twice")
-    return dict(pairs)
-
-
-def _integer(digits: str) -> int:
-    need(len(digits.lstrip("-")) <= MAX_DIGITS, "a number of fewer digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    need(abs(float(digits)) < float("inf"), "a finite number")
-    return float(digits)
-
-
-def _depth(value: Any) -> int:
-    if not isinstance(value, dict | list):
-        return 0
-    inner: Iterator[Any] = iter(value.values() if isinstance(value, dict) else value)
-    return 1 + max(map(_depth, inner), default=0)
-
-
-def whole(value: Any) -> int:
-    """Return an integer of the format."""
-    need(type(value) is int and 0 <= value <= MAX_NUMBER, "a whole number")
-    return int(value)
