@@ -35,7 +35,8 @@ def one_damaged(path):
     two_row_groups(path)
     file = max((path / "data").glob("*/__*__.bin"), key=lambda file: int(file.stem.strip("_")))
     content = bytearray(file.read_bytes())
-    content[-1] ^= 1
+    # A digest of four bytes is behind the last chunk.
+    content[-5] ^= 1
     file.write_bytes(content)
 
 
