@@ -79,6 +79,8 @@ table = pa.table({"n": range(300_000), "m": pa.array(range(300_000), "f8")})
 blz.to_blz(table, path, durability="process", storage=blz.Storage(page_rows=8192))
 held = blz.open(path, mode="a")
 column, narrowed = held["m"], held[["m"]]
+# A fork amid the first import of a file would leave its lock to the child.
+assert held.to_arrow() == table
 is_over = threading.Event()
 
 def read():

@@ -200,7 +200,8 @@ def _nodes_of(version: Version, bundle: int) -> Sequence[Path]:
     """Return the paths of the nodes whose parts are in a bundle."""
     key = layout.part(layout.SHARED, bundle)
     try:
-        return DataFile.decode(version.store.get(key)).nodes
+        with version.store.open(key) as reader:
+            return DataFile.front(reader.read)[0].nodes
     except KeyNotFound:
         raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
     except BlzError as error:

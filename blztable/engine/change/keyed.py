@@ -37,7 +37,6 @@ from blztable.engine.query.select import take
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan, spans
 from blztable.engine.run.limits import check_rows
-from blztable.engine.version.identity import identities
 from blztable.engine.version.versions import Version
 from blztable.engine.write.sort_keys import Key
 from blztable.errors import SchemaError
@@ -187,7 +186,7 @@ def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     """Return the row groups by what tells each: its rows, and the files of these columns."""
     lines = [line for index in indices for line in version.nodes(index)]
     found: RowGroups = {}
-    for group, place in enumerate(identities(version, lines).tolist()):
+    for group, place in enumerate(version.identities(lines).tolist()):
         found.setdefault(tuple(place), []).append(group)
     return found
 

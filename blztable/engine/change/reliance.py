@@ -29,7 +29,6 @@ from blztable.engine.query import expressions
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
-from blztable.engine.version.identity import identities
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.errors import ConflictError
@@ -45,7 +44,7 @@ def digests(version: Version, groups: Sequence[int]) -> list[bytes]:
     """Return what identifies each of these row groups: a digest of rows, deleted rows and files."""
     if not len(groups):
         return []
-    places = identities(version, range(len(version.paths)), groups)
+    places = version.identities(range(len(version.paths)), groups)
     deleted = version.all_deleted
     return [
         hashlib.blake2b(place.tobytes() + deleted[group], digest_size=16).digest()

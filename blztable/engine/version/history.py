@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from blztable.engine.version import versions
-from blztable.engine.version.identity import identities
 from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import StorageError, TableNotFoundError
@@ -200,7 +199,7 @@ def _groups(version: Version, other: Version) -> Iterator[tuple[object, ...]]:
         # Nothing says that a row group is in the other version, too.
         yield from ((version.head.version, group) for group in range(version.group_count))
         return
-    places = identities(version, [line for _, line in lines])
+    places = version.identities([line for _, line in lines])
     for place, deleted in zip(places, version.all_deleted, strict=True):
         yield place.tobytes(), deleted
 

@@ -113,7 +113,7 @@ class Version:
     @property
     def all_deleted(self) -> Deleted:
         """`deleted` of each row group, also where there are none."""
-        return self.deleted or (b"",) * self.group_count
+        return self.deleted or self.made("none deleted", lambda: (b"",) * self.group_count)
 
     @property
     def deleted_rows(self) -> int:
@@ -221,6 +221,19 @@ class Version:
     def group_records(self, groups: np.ndarray) -> np.ndarray:
         """Return the record of each of some row groups, which ascend."""
         return self.facts.group_records(groups)
+
+    def identities(self, lines: Sequence[int], groups: Sequence[int] | None = None) -> np.ndarray:
+        """Return a row of numbers for each row group: its stored rows, and the file of each line.
+
+        Two row groups of a table are the same in these columns if their numbers are equal, but for
+        the rows that are deleted.
+        """
+        chosen = np.arange(self.group_count) if groups is None else np.asarray(groups)
+        records = self.group_records(chosen)
+        files = self.records(lines, chosen).parts["file"].reshape(len(lines), len(chosen))
+        # A bundle and a file of a column may have the same number.
+        places = 2 * files.astype(np.int64) + (files == records["file"])
+        return np.vstack([records["stored"].astype(np.int64), places]).T
 
     def first_rows(self, groups: np.ndarray) -> np.ndarray:
         """Return the number of live rows before each of some row groups, which ascend."""
