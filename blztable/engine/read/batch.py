@@ -335,7 +335,8 @@ class _MatrixReader:
         at = 0
         while at < len(order):
             before = int(ends[at - 1]) if at else 0
-            stop = int(np.searchsorted(ends, before + tuning.current.one_thread_bytes)) + 1
+            enough = before + tuning.current.one_thread_bytes
+            stop = max(int(np.searchsorted(ends, enough)), at) + 1
             yield partial(self._decode, _Cells(which[at:stop], cell[at:stop]))
             at = stop
 
