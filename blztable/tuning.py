@@ -98,6 +98,8 @@ class Tuning:
     leaf_entries: int = 32
     leaf_bytes: int = 256 << 10
     leaf_few: int = 4
+    # A table keeps so many bytes of the leaves that it read or wrote last.
+    kept_leaf_bytes: int = 64 << 20
 
     # Versions that a table keeps, and for how many seconds, if its properties do not say it.
     keep_versions: int = 10

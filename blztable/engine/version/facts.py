@@ -7,11 +7,13 @@ level 0 from the entries that it touches, and keeps the leaves around it unread;
 runs into leaves and tails again (`packing.py`). Knows nothing of types and heads.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
 
+from blztable import tuning
 from blztable.cached import cached_property
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
@@ -132,16 +134,22 @@ def joined(runs: Sequence[Run], level: int, columns: int) -> Run:
 
 
 class Leaves:
-    """The leaves of a table that were read, by their numbers; versions share them."""
+    """The leaves of a table that were read last, by their numbers; versions share them."""
 
     def __init__(self, store: Store) -> None:
         """Begin without leaves."""
         self.store = store
-        self._read: dict[int, Leaf] = {}
+        self._read: OrderedDict[int, Leaf] = OrderedDict()
+        self._nbytes = 0
 
     def keep(self, number: int, leaf: Leaf) -> None:
-        """Keep a leaf that was just written."""
-        self._read[number] = leaf
+        """Keep a leaf that was just read or written; forget those that were kept first."""
+        # Without a lock: a leaf that two threads read at once may count twice, or go early.
+        if self._read.setdefault(number, leaf) is leaf:
+            self._nbytes += len(leaf.data)
+        while self._nbytes > tuning.current.kept_leaf_bytes and len(self._read) > 1:
+            _, first = self._read.popitem(last=False)
+            self._nbytes -= len(first.data)
 
     def open(self, level: int, columns: int, entry: Array) -> Run:
         """Return the leaf that an entry of a level names; CorruptError unless it is that one."""
@@ -166,7 +174,7 @@ class Leaves:
         has_sums = all(int(run.groups[field].sum()) == int(entry[field]) for field in _SUMS)
         if not has_sums or run.groups["changed"].max() != entry["changed"]:
             raise CorruptError(f"{name}: the leaf has other rows than the level above says")
-        self._read[number] = leaf
+        self.keep(number, leaf)
         return run
 
 

@@ -465,3 +465,22 @@ def test_leaves_that_are_named_many_times_take_no_memory():
     version = Facts(Leaves(store), [Run.of_leaf(leaf, "")], 16)
     with pytest.raises(CorruptError, match="is named twice"):
         _ = version.groups
+
+
+def test_a_table_keeps_some_of_its_leaves(tuned):
+    table = many(3000)
+    leaves = [key for key in named(table.staged) if key.startswith(layout.LEAVES)]
+    sizes = [len(table.store.get(key)) for key in leaves]
+    tuned(kept_leaf_bytes=10 * max(sizes))
+    store = counted(table)
+    facts = table.staged.facts
+    assert len(facts.groups) == 3000
+    assert sum(len(leaf.data) for leaf in facts.leaves._read.values()) <= 10 * max(sizes)
+    assert len(store.read) == len(leaves)
+    table.check(table.staged)
+    # Those that a commit has just written stay, too.
+    leaf = Leaf(store.get(leaves[0]))
+    for number in range(10**6, 10**6 + 100):
+        facts.leaves.keep(number, leaf)
+    assert 10**6 + 99 in facts.leaves._read
+    assert sum(len(leaf.data) for leaf in facts.leaves._read.values()) <= 10 * max(sizes)
