@@ -100,6 +100,27 @@ def test_a_bomb_is_refused_before_it_is_inflated(path):
     refused(path)
 
 
+# The overflow of blosclz, C-Blosc #405.
+
+
+def endless_match(nbytes: int, ctbytes: int) -> bytes:
+    """Return a blosclz chunk with one match, whose length is as many 0xff bytes as fit."""
+    header = ChunkHeader(2, 1, 0x10, 1, nbytes, nbytes, ctbytes).encode()
+    body = (20).to_bytes(4, "little") + (ctbytes - 24).to_bytes(4, "little") + b"\x20a\xe0"
+    return header + body + b"\xff" * (ctbytes - len(header) - len(body))
+
+
+@pytest.mark.parametrize("nbytes", [1 << 17, 8 << 20])
+def test_a_match_that_overflows_blosclz_is_refused(tmp_path, nbytes):
+    zeros = np.zeros(nbytes, "u1")
+    path = make(tmp_path / "t.blz", pa.table({"x": zeros}), encoding="plain", page_rows=1 << 20)
+    for ctbytes in (nbytes + 16, 8_421_505 + 64):
+        with tamper.editing(path) as table:
+            stream = table.part().streams[VALUES]
+            stream.chunks, stream.record["chunk"] = [endless_match(nbytes, ctbytes)], nbytes
+        refused(path)
+
+
 # One chunk an item.
 
 

@@ -1,7 +1,7 @@
 """Files and locks from an attacker: our error, no endless wait, no read of another file.
 
 Threats 1, 2, 17 and 27 to 30 of the model. See also `damage/test_each_file.py` for damaged files,
-and `storage/test_local.py` for opening and locks; names of columns are in `test_values.py`.
+and `storage/test_local.py` for opening and locks; names of columns are in `test_schemas.py`.
 """
 
 import os

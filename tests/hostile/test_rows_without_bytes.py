@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
@@ -94,3 +95,82 @@ def test_a_stream_of_rows_of_nothing_has_an_end(table):
     with blz.open(claiming(1 << 39, table)) as opened:
         assert sum(batch.num_rows for batch in opened.to_batches()) == 1 << 39
         assert sum(batch.num_rows for batch in opened.to_batches([])) == 1 << 39
+
+
+ROWS_OF_NOTHING = [10**10, 1 << 37, 1 << 39]
+# Arrow stores null rows as a number, so these calls take no memory. The remaining rows.
+CHEAP_OF_NULLS = {
+    "verify": (lambda t: t.verify(), lambda rows: rows),
+    "delete of all": (lambda t: t.delete(pc.field("a").is_null()), lambda rows: 0),
+    "delete of none": (lambda t: t.delete(pc.field("a").is_valid()), lambda rows: rows),
+    "truncate of few": (lambda t: t.resize(len(t) - 5), lambda rows: rows - 5),
+    "resize": (lambda t: t.resize(5), lambda rows: 5),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+@pytest.mark.parametrize(("verb", "left"), CHEAP_OF_NULLS.values(), ids=CHEAP_OF_NULLS)
+def test_verbs_that_look_at_no_null_row_take_no_memory_for_it(verb, left, rows):
+    with blz.open(claiming(rows, pa.table({"a": pa.nulls(8)})), "a") as opened:
+        tracemalloc.start()
+        try:
+            verb(opened)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+        assert len(opened) == left(rows)
+        assert opened.verify()
+
+
+ANY = pc.coalesce(pc.field("a").is_null(), pc.scalar(True))
+LOOKING = {
+    "to_numpy": lambda t: t["a"].to_numpy(),
+    "a column backwards": lambda t: t["a"][::-1],
+    "rows backwards": lambda t: t[::-1],
+    "filter": lambda t: t.to_arrow(filters=ANY),
+    "filter of two": lambda t: t.to_arrow(filters=pc.field("a").is_null() & ANY),
+    "count": lambda t: t.count(filters=ANY),
+    "delete": lambda t: t.delete(ANY),
+    "update": lambda t: t.update({"a": None}, where=ANY),
+    "sort": lambda t: t.compact(sort_by="a"),
+    "add_column": lambda t: t.add_column("more", 5),
+    "new column": lambda t: t.append({"a": [None], "more": [1]}, evolve=True),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+@pytest.mark.parametrize("verb", LOOKING.values(), ids=LOOKING)
+def test_null_rows_that_memory_cannot_hold_are_refused_where_each_is_looked_at(
+    monkeypatch, verb, rows
+):
+    store = claiming(rows, pa.table({"a": pa.nulls(8)}))
+    # Imitates a machine with 1 GB.
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 10**9}.__getitem__)
+    with blz.open(store, "a") as opened:
+        with pytest.raises(blz.LimitError, match="rows"):
+            verb(opened)
+        assert (opened.version, len(opened)) == (1, rows)
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_NOTHING)
+def test_empty_values_that_memory_cannot_hold_are_refused_as_numpy_has_them(monkeypatch, rows):
+    store = claiming(rows, pa.table({"a": pa.array([b""] * 8, pa.binary(0))}))
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 10**9}.__getitem__)
+    with blz.open(store) as opened, pytest.raises(blz.LimitError, match="rows"):
+        opened["a"].to_numpy()
+
+
+def test_a_read_that_the_memory_cannot_hold_is_refused_and_a_part_of_it_is_not(tuned, monkeypatch):
+    numbers = np.arange(1024) ** 3
+    table, store = pa.table({"x": numbers, "y": numbers}), RamStore()
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=256))
+    # Imitates a machine with one page of 9 KB.
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1, "SC_PAGE_SIZE": 9000}.__getitem__)
+    for read in (blz.read_table, blz.read_blz):
+        with pytest.raises(blz.LimitError, match=r"need 16384 bytes of memory.*to_batches"):
+            read(store)
+    assert blz.read_table(store, columns=["x"]) == table.select(["x"])
+    tuned(window_bytes=1, window_rows=256)
+    with blz.open(store) as opened:
+        assert pa.RecordBatchReader.from_stream(opened).read_all() == table
+        assert opened["y"][1000:].to_pylist() == numbers[1000:].tolist()
