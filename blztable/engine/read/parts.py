@@ -563,9 +563,13 @@ class OpenParts(Closing):
         """Return the part of a node in a row group; it reads nothing."""
         part = self._parts.get((line, group))
         if part is None:
-            self.describe([line], [group])
+            known = self._described.get((line, group))
+            while known is None:
+                # Another reader of these bytes may drop it as soon as it is there.
+                self.describe([line], [group])
+                known = self._described.get((line, group))
             version, node = self.version, self.version.node(line)
-            records, number, rows, bundle = self._described[line, group]
+            records, number, rows, bundle = known
             key, stored = "", int(records.parts["file"][number])
             if stored:
                 path = layout.SHARED if stored == bundle else version.paths[line]
