@@ -145,8 +145,10 @@ class Leaves:
     def keep(self, number: int, leaf: Leaf) -> None:
         """Keep a leaf that was just read or written; forget those that were kept first."""
         # Without a lock: a leaf that two threads read at once may count twice, or go early.
-        if self._read.setdefault(number, leaf) is leaf:
-            self._nbytes += len(leaf.data)
+        before = self._read.get(number)
+        if before is not leaf:
+            self._read[number] = leaf
+            self._nbytes += len(leaf.data) - (0 if before is None else len(before.data))
         while self._nbytes > tuning.current.kept_leaf_bytes and len(self._read) > 1:
             _, first = self._read.popitem(last=False)
             self._nbytes -= len(first.data)
