@@ -30,6 +30,8 @@ LISTS = {
     pa.lib.Type_LIST_VIEW: pa.list_view,
     pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
 }
+# Smaller arrays are made by numpy, which is quicker.
+NUMPY_BYTES = 1 << 16
 # Views of lists, and the lists whose offsets have as many bits.
 LISTS_OF_VIEWS = {
     pa.lib.Type_LIST_VIEW: pa.list_,
@@ -101,6 +103,17 @@ def _has(id_: int, type_: pa.DataType) -> bool:
 def allocate(nbytes: int) -> pa.Buffer:
     """Return a buffer of `nbytes` bytes, not cleared; raise MemoryError if memory is short."""
     return pa.allocate_buffer(nbytes)
+
+
+def empty(count: int, dtype: str | type) -> np.ndarray:
+    """Return an array of `count` numbers, not cleared; a large one is in memory of Arrow.
+
+    The system gets large memory of numpy back at once, and clears what it gives anew.
+    """
+    nbytes = count * np.dtype(dtype).itemsize
+    if nbytes < NUMPY_BYTES:
+        return np.empty(count, dtype)
+    return view(allocate(nbytes)).view(dtype)
 
 
 def view(buffer: pa.Buffer) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import allocate, bitmap, bytes_of, nulls, stored_type, view
+from blztable.arrow.types import allocate, bitmap, bytes_of, empty, nulls, stored_type, view
 from blztable.cached import cached_property
 from blztable.columns.parts import decimals, from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, Physical, physical
@@ -307,7 +307,7 @@ class EncodedRows:
         if isinstance(chosen, np.ndarray):
             return from_codes.codes_at(stream, chosen)
         width = stream.width
-        codes = np.empty(count, f"<u{width}")
+        codes = empty(count, f"<u{width}")
         for place, rows in _places(chosen):
             if rows.start < rows.stop:
                 out = codes[place].view(np.uint8)

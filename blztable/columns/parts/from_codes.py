@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from blztable.arrow.types import empty
 from blztable.columns.parts.physical import Form, Physical
 from blztable.columns.parts.stream import EncodedStream, need
 from blztable.format.records import CONSTANT, NAN_CODE, PLAIN, SUM, TIMES, Array
@@ -254,7 +255,7 @@ def ends(
     `first` is added to each. `start` is where a page begins.
     """
     least, width, words = int(stream.words[-1]), stream.width, stream.words
-    found = np.empty(stop - start + 1, np.int64)
+    found = empty(stop - start + 1, np.int64)
     found[0] = int(words[start >> page]) + first if start < rows else first
     if not width:
         np.multiply(np.arange(1, len(found)), least, out=found[1:])

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blztable.arrow.types import bytes_of, offsets_of, view
+from blztable.arrow.types import bytes_of, empty, offsets_of, view
 from blztable.columns.parts.stream import need
 from blztable.format.records import Array
 
@@ -43,7 +43,7 @@ def spell(
         return offsets_of(taken, "<i8"), taken.buffers()[2] or pa.py_buffer(b"")
     table = _Table.of(items, len(codes), codes.itemsize)
     need(float(table.longest) * len(codes) < 1 << 62, "bytes of items")
-    ends = np.empty(len(codes) + 1, np.int64)
+    ends = empty(len(codes) + 1, np.int64)
     ends[0] = 0
     steps = range(0, len(codes), _STEP)
     for start in steps:
