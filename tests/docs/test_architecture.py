@@ -24,6 +24,7 @@ TREES = {name: ast.parse(path.read_bytes(), str(path)) for name, path in FILES.i
 # FOLDERS, or else the first folder or file below the package; "face" is blztable/__init__.py.
 GROUND = {
     "arrow",
+    "cached",
     "caller",
     "closing",
     "errors",
@@ -36,6 +37,7 @@ GROUND = {
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow": {"errors"},
+    "cached": set(),
     "caller": set(),
     "closing": set(),
     "errors": set(),
@@ -47,11 +49,11 @@ MAY_IMPORT = {
     "metalayers": {"errors", "format"},
     "version": set(),
     "report": set(),
-    "format": {"errors", "strict_json"},
+    "format": {"cached", "errors", "strict_json"},
     "storage": {"closing", "errors", "interrupts", "late", "ownership", "strict_json", "tuning"},
     "arrays": {*ENGINE, "metalayers", "engine/run", "engine/read"},
     "columns": {"arrow", "errors"},
-    "columns/parts": {"arrow", "errors", "tuning", "columns", "format"},
+    "columns/parts": {"arrow", "cached", "errors", "tuning", "columns", "format"},
     "columns/statistics": {"arrow", "errors", "columns", "format"},
     "convert": {"arrow", "errors", "late", "strict_json"},
     # The law between the rooms of the engine.

@@ -157,15 +157,16 @@ class Leaves:
         """Return the leaf that an entry of a level names; CorruptError unless it is that one."""
         number = int(entry["file"])
         name = f"{self.store.name}/{layout.leaf(number)}"
-        leaf = self._read.get(number)
-        if leaf is None:
+        leaf, named = self._read.get(number), (int(entry["size"]), int(entry["crc"]))
+        # A number is given again if the commit that wrote it first did not land.
+        if leaf is None or (len(leaf.data), leaf.crc) != named:
             try:
                 data = self.store.get(layout.leaf(number))
             except KeyNotFound:
                 raise CorruptError(f"{name}: the leaf is missing") from None
             with _named(name):
                 leaf = Leaf(data)
-        if (len(leaf.data), leaf.crc) != (int(entry["size"]), int(entry["crc"])):
+        if (len(leaf.data), leaf.crc) != named:
             raise CorruptError(f"{name}: the leaf is not the one that the level above names")
         if (leaf.level, leaf.columns) != (level - 1, columns):
             raise CorruptError(

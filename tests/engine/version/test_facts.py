@@ -445,6 +445,19 @@ def test_row_groups_changed_since_a_version_are_found_in_leaves_that_changed_alo
     assert set(restored.all_changed) == {4}
 
 
+def test_a_leaf_whose_number_another_commit_took_is_read_again():
+    ours, theirs = many(40), many(41)
+    (above, _), (other, _) = ours.staged.facts.runs, theirs.staged.facts.runs
+    number = int(other.groups["file"][0])
+    leaves = Leaves(theirs.store)
+    # Ours was written first, and its commit did not land.
+    leaves.keep(number, Leaf(ours.store.get(layout.leaf(int(above.groups["file"][0])))))
+    assert leaves.open(1, 16, other.groups[0]).groups["rows"].tolist() == [1000] * 32
+    # It is found among those that are kept from then on.
+    theirs.store.delete([layout.leaf(number)])
+    assert len(leaves.open(1, 16, other.groups[0])) == 32
+
+
 def test_leaves_that_are_named_many_times_take_no_memory():
     table = many(32)
     (above,) = table.staged.facts.runs
