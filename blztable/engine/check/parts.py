@@ -164,7 +164,7 @@ class FileCheck:
     parts: Sequence[PartCheck]
     nbytes: int = 0
     chunks: int = 0
-    is_missing: bool = False
+    is_readable: bool = True
     problems: list[Problem] = field(default_factory=list)
 
     def compare(self) -> None:
@@ -175,11 +175,13 @@ class FileCheck:
                 self.nbytes = int(offsets[0]) if len(offsets) else reader.size
                 self.chunks = len(offsets)
         except KeyNotFound:
-            self.is_missing = True
-            self._note("the file is missing", is_readable=False)
+            self.is_readable = False
+            self._note("the file is missing")
             return
         except BlzError as error:
             check_reading(error)
+            # A part may be read though the file says of it what it is not.
+            self.is_readable = not isinstance(error, StorageError)
             self._note(str(error))
             return
         for message in self._differences(file):
@@ -214,7 +216,7 @@ class FileCheck:
                 )
         return found
 
-    def _note(self, message: str, *, is_readable: bool = True) -> None:
+    def _note(self, message: str) -> None:
         one = self.parts[0]
         # Of a bundle, no column is meant.
         node = one.node if len({part.node.position for part in self.parts}) == 1 else None
@@ -227,7 +229,7 @@ class FileCheck:
                 one.first,
                 one.first + one.rows,
                 self.key,
-                is_readable,
+                self.is_readable,
             )
         )
 

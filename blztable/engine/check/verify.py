@@ -137,8 +137,8 @@ class _Checked:
             if self.full:
                 self.chunks += file.chunks
                 self.nbytes += sum(int(part.records.parts["cbytes"][0]) for part in file.parts)
-            # A missing file is reported by each part that would be read.
-            if not (self.full and file.is_missing):
+            # A file that is missing or not read is reported by each part that would be read.
+            if file.is_readable or not self.full:
                 self.problems += file.problems
         for part in parts:
             self.problems += part.problems
