@@ -62,10 +62,11 @@ def pages_of(rows, column):
 
 
 def test_a_read_takes_what_was_explained_where_each_page_has_a_row_and_else_no_more(stored):
-    table = blz.open(stored)
     whole = TABLE.append_column("row", pa.array(NUMBERS))
     exact = 0
     for filters, columns in itertools.product(FILTERS, COLUMNS):
+        # An open table keeps the items of dictionaries that it read.
+        table = blz.open(stored)
         with stored.recording():
             plan = table.explain(columns, filters=filters)
         with stored.recording():
