@@ -69,6 +69,7 @@ _FORM = np.dtype(
         ("nan_is_null", "<i8"),
     ]
 )
+_BYTES = np.dtype(f"V{_FORM.itemsize}")
 # No chunk.
 NONE = -1
 _RAW, _CODES, _VALID = 0, 2, 1
@@ -377,8 +378,9 @@ class _MatrixReader:
     def _decode_matrix(self, columns: _Columns, cells: Array) -> None:
         """Decode parts that can be rows of matrices."""
         raw, begins = self._read(columns, cells)
-        forms, which = np.unique(columns.form_of[cells], return_inverse=True)
-        for number, form in enumerate(forms):
+        # Compared as bytes: numpy makes a TypeError of an interrupt while it compares fields.
+        forms, which = np.unique(columns.form_of[cells].view(_BYTES), return_inverse=True)
+        for number, form in enumerate(forms.view(_FORM)):
             chosen = np.flatnonzero(which == number)
             some, places = cells[chosen], begins[chosen]
             out = columns.place(some)
