@@ -21,6 +21,7 @@ from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedColumn, StagedVersion
 from blztable.engine.version.versions import Version
 from blztable.format import layout
+from blztable.format.records import Records
 from blztable.format.version_file import Tail, encode_version
 from blztable.storage.files import File, MemoryFile
 from blztable.storage.memory import RamStore
@@ -280,6 +281,18 @@ def with_files(staged: StagedVersion, line: int, numbers) -> StagedVersion:
     parts["file"] = numbers
     column = StagedColumn(staged.paths[line], replace(records, parts=parts))
     return staged.with_parts({line: column}, range(staged.group_count))
+
+
+def without_files(staged: StagedVersion, line: int) -> StagedVersion:
+    """Return a version in which the parts of a node have no streams, and so no files."""
+    records = staged.records([line])
+    parts = records.parts.copy()
+    for name in ("file", "offset", "cbytes", "nbytes", "streams", "prefix"):
+        parts[name] = 0
+    bare = Records(1, records.entries, parts, pages=records.pages)
+    return staged.with_parts(
+        {line: StagedColumn(staged.paths[line], bare)}, range(staged.group_count)
+    )
 
 
 @contextmanager

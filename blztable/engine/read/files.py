@@ -1,10 +1,10 @@
 """The files of a read: opened once, shared by its threads, and only a bounded number at a time.
 
 All reads of the process share one bound. Each read keeps an equal share of open files, but always a
-few, so very many reads exceed the bound. If the process cannot open another file, all reads drop
-their files, and the file is opened again. A file that a thread reads from at that moment stays open
-until the thread has finished, so there may be a few such rounds. There is no lock: a lock that is
-held when another thread forks stays locked in the child.
+few while it runs, so very many reads at once exceed the bound. If the process cannot open another
+file, all reads drop their files, and the file is opened again. A file that a thread reads from at
+that moment stays open until the thread has finished, so there may be a few such rounds. There is no
+lock: a lock that is held when another thread forks stays locked in the child.
 
 Knows nothing of what is in the files.
 """
@@ -26,7 +26,7 @@ if sys.platform != "win32":
 
 # Open files of all reads together; well below the limit of a process, which has other files too.
 MOST_OPEN = 128
-# A read keeps this many files however many reads there are, because it returns to them.
+# A read that runs keeps so many files however many there are, because it returns to them.
 LEAST_OPEN = 8
 # Seconds before each new attempt to open a file; about one second in total.
 PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
@@ -63,6 +63,11 @@ class OpenFiles(Closing):
             reader = self._readers.setdefault(key, opened)
             self._drop(down_to=_share())
         return reader
+
+    def rest(self) -> None:
+        """Drop what is beyond an equal share; the files of a table that nobody reads from."""
+        if len(_reads) > MOST_OPEN // LEAST_OPEN:
+            self._drop(down_to=MOST_OPEN // len(_reads))
 
     def close(self) -> None:
         """Close all readers, once no thread reads from them; `open` opens them again."""

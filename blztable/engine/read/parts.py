@@ -586,7 +586,8 @@ class OpenParts(Closing):
         return part
 
     def trim(self) -> None:
-        """Drop the parts that were opened first, beyond a share of what a process keeps."""
+        """Drop the files and parts that were opened first, beyond a share of the process's."""
+        self.files.rest()
         if len(self._parts) <= UNTRIMMED_PARTS and self._nbytes() <= UNTRIMMED_BYTES:
             return
         most, nbytes = tuning.current.kept_bytes // max(len(_all_parts), 1), 0

@@ -96,6 +96,17 @@ def test_a_read_keeps_a_few_files_beside_any_number_of_others():
     assert len(store.opened) == LEAST_OPEN
 
 
+@pytest.mark.parametrize(("reads", "left"), [(12, LEAST_OPEN), (20, 6), (100, 1), (200, 0)])
+def test_reads_that_rest_keep_no_more_than_the_bound_together(reads, left):
+    store = FullProcess(10_000)
+    together = [OpenFiles(store) for _ in range(reads)]
+    for read in together:
+        for number in range(LEAST_OPEN):
+            read.open(str(number))
+        read.rest()
+    assert len(store.opened) == reads * left <= MOST_OPEN
+
+
 def test_a_read_that_is_over_has_no_share(monkeypatch):
     store = FullProcess(10_000)
     before = files._share()

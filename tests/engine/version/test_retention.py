@@ -28,6 +28,7 @@ from support.stores import (
     set_properties,
     tree,
     with_files,
+    without_files,
     write,
 )
 
@@ -284,7 +285,7 @@ def test_the_directory_of_a_kept_column_stays_without_a_file_in_it(store):
     commit(store, 1)
 
     def emptied(transaction, newest):
-        return with_files(with_files(StagedVersion.of(newest), 0, 0), 1, 0)
+        return without_files(without_files(StagedVersion.of(newest), 0), 1)
 
     published(store, "emptied", emptied)
     set_properties(store, keep_versions=1)
