@@ -66,6 +66,8 @@ def compression_of(
     if options.codec is not None:
         level = LEVELS[options.codec] if options.clevel is None else options.clevel
         return Compression(options.codec, level, usual)
+    # Texts that are all empty have no bytes.
+    streams = [data for data in streams if len(data)]
     total = sum(map(len, streams))
     sample = _Sample(stream, streams, total) if total >= LEAST_BYTES else None
     if stream.is_text:

@@ -317,3 +317,15 @@ def test_codes_of_any_number_of_rows_are_shuffled_by_bits(values):
         assert t["x"][-3:].to_pylist() == values[-3:].tolist()
         assert t.take([0, 69_999, 70_000])["x"].to_pylist() == values[[0, 69_999, 70_000]].tolist()
         assert t.verify()
+
+
+# Bug: the streams of a bundle that were tried had no bytes: ZeroDivisionError.
+@pytest.mark.parametrize("empty", [1, 30])
+@pytest.mark.parametrize("rows", [110, 300])
+def test_text_beside_texts_that_are_all_empty_is_written(rows, empty):
+    rng = random.Random(1)
+    table = {"a": [rng.randbytes(512).hex() for _ in range(rows)]}
+    table |= {f"b{number}": [""] * rows for number in range(empty)}
+    store = RamStore()
+    blz.to_blz(table, store)
+    assert blz.read_table(store).to_pydict() == table
