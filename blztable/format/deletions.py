@@ -30,6 +30,11 @@ def pack(rows: np.ndarray) -> bytes:
     """Return ascending numbers of stored rows as the deleted rows of a row group."""
     if not len(rows):
         return b""
+    if rows[-1] >= MAX_STORED_ROWS:
+        raise LimitError(
+            f"row {rows[-1]} of a row group cannot be deleted; those up to {MAX_STORED_ROWS} can: "
+            "write row groups of fewer rows"
+        )
     starts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
     counts = np.diff(starts, append=len(rows))
     return (rows[starts].astype(WORD) << RUN_BITS | counts).tobytes()

@@ -17,7 +17,7 @@ from blztable.format import jsontext
 from blztable.format.checksums import Buffer, crc32
 from blztable.format.jsontext import Json
 from blztable.format.leaf import GROUP, MAX_LEVEL, Leaf, encode
-from blztable.format.records import PART, WORD, Array, Records, join
+from blztable.format.records import PART, WORD, Array, Records
 
 MAGIC = b"blztable"
 FORMAT = 1
@@ -52,16 +52,6 @@ class Tail:
 
     def __len__(self) -> int:
         return len(self.groups)
-
-    def extended(self, other: Self) -> Self:
-        """Return the entries of this tail and of another one behind them."""
-        if not len(self):
-            return other
-        return type(self)(
-            np.concatenate([self.groups, other.groups]),
-            np.concatenate([self.deleted, other.deleted]),
-            join([self.records, other.records]),
-        )
 
     def encode(self, level: int) -> bytes:
         """Return the bytes of a leaf with these entries."""

@@ -33,6 +33,13 @@ def test_deleted_rows_come_back(groups):
         checked([words], [rows + len(gone)], [len(gone)])
 
 
+def test_a_row_that_no_word_can_name_is_not_deleted():
+    last = np.array([deletions.MAX_STORED_ROWS - 1])
+    assert deletions.unpack(deletions.pack(last)).tolist() == last.tolist()
+    with pytest.raises(LimitError, match="cannot be deleted; those up to 549755813887 can"):
+        deletions.pack(last + 1)
+
+
 def test_neighbours_are_one_run():
     assert len(deletions.pack(np.array([3, 4, 5, 7, 9, 10]))) == 3 * WORD.itemsize
 
