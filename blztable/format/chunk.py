@@ -7,7 +7,6 @@ Knows nothing of files: a chunk is bytes, a destination is an address with a len
 """
 
 import struct
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from typing import Self
@@ -155,7 +154,7 @@ def decompress_blocks(
     out
         Room for the whole chunk. Bytes outside the ranges are left as they are, or overwritten.
     starts, stops
-        The byte ranges, within the decompressed chunk. None is empty.
+        The byte ranges, within the decompressed chunk.
     most
         The limit of the size of the decompressed chunk.
 
@@ -167,13 +166,7 @@ def decompress_blocks(
     nbytes, address = len(out), out.__array_interface__["data"][0]
     flags, size = _checked(chunk, typesize, nbytes, most)
     count = -(-nbytes // size)
-    needed: Sequence[int]
-    if len(starts) == 1:
-        needed = range(int(starts[0]) // size, (int(stops[0]) - 1) // size + 1)
-    else:
-        begun = np.bincount(starts // size, minlength=count + 1)
-        begun -= np.bincount((stops - 1) // size + 1, minlength=count + 1)
-        needed = begun.cumsum()[:count].nonzero()[0].tolist()
+    needed = touched(starts, stops, size, count).tolist()
     # A last block that Blosc does not shuffle as the others is left to Blosc.
     is_odd = bool(nbytes % (8 * typesize)) and count - 1 in needed
     if flags & MEMCPYED or len(needed) > MANY_BLOCKS * count or is_odd:
@@ -198,6 +191,20 @@ def decompress_blocks(
             VERSION, VERSION_LZ, form, typesize, room, room, length, ONE_BLOCK.size
         )
         _decompress(head + data[start:stop], address + block * size, room)
+
+
+def touched(starts: np.ndarray, stops: np.ndarray, size: int, count: int) -> np.ndarray:
+    """Return which of `count` pieces of `size` bytes have bytes of some ranges.
+
+    Of numpy only what makes no further calls of Python: there may be many chunks of few rows.
+    """
+    some = starts < stops
+    firsts, lasts = starts[some] // size, (stops[some] - 1) // size
+    is_touched = np.zeros(count, np.bool_)
+    is_touched[firsts] = is_touched[lasts] = True
+    for wide in (lasts - firsts > 1).nonzero()[0].tolist():
+        is_touched[firsts[wide] : lasts[wide]] = True
+    return is_touched.nonzero()[0]
 
 
 def address_of(array: np.ndarray) -> int:

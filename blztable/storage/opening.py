@@ -252,7 +252,7 @@ class LocalReader(Closing):
         filled = 0
         try:
             while filled < len(view):
-                count = _pread_into(self._file.fd, view[filled:], offset + filled)
+                count = _pread_into(self._file.fd, [view[filled:]], offset + filled)
                 if count == 0:
                     break
                 filled += count
@@ -317,15 +317,12 @@ def _kind(status: os.stat_result) -> str:
     return _KINDS.get(stat.S_IFMT(status.st_mode), "another kind of file")
 
 
-def _pread_by_copy(fd: int, view: memoryview, offset: int) -> int:
+def _pread_by_copy(fd: int, views: list[memoryview], offset: int) -> int:
+    (view,) = views
     data = os.pread(fd, len(view), offset)
     view[: len(data)] = data
     return len(data)
 
 
-def _preadv(fd: int, view: memoryview, offset: int) -> int:
-    return os.preadv(fd, [view], offset)
-
-
 # macOS before 11 has no preadv.
-_pread_into = _preadv if hasattr(os, "preadv") else _pread_by_copy
+_pread_into = getattr(os, "preadv", _pread_by_copy)

@@ -48,19 +48,19 @@ class OpenFiles(Closing):
     def __init__(self, store: Store) -> None:
         """Open nothing yet."""
         self._store = store
-        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self.readers: OrderedDict[str, Reader] = OrderedDict()
         _reads[id(self)] = self
 
     def open(self, key: str) -> Reader:
         """Return the reader of `key`; raise CorruptError if there is no file."""
-        reader = self._readers.get(key)
+        reader = self.readers.get(key)
         if reader is None:
             try:
                 opened = self._opened(key)
             except KeyNotFound:
                 raise FileGoneError("the file is missing") from None
             # `setdefault` is atomic: of two threads that open one file, the second drops its own.
-            reader = self._readers.setdefault(key, opened)
+            reader = self.readers.setdefault(key, opened)
             self._drop(down_to=_share())
         return reader
 
@@ -73,8 +73,8 @@ class OpenFiles(Closing):
         """Close all readers, once no thread reads from them; `open` opens them again."""
         # Another read that runs out of descriptors may drop some at the same time.
         with suppress(KeyError):
-            while self._readers:
-                self._readers.popitem()[1].close()
+            while self.readers:
+                self.readers.popitem()[1].close()
 
     def _opened(self, key: str) -> Reader:
         for pause in PAUSES:
@@ -89,9 +89,9 @@ class OpenFiles(Closing):
         return self._store.open(key)
 
     def _drop(self, *, down_to: int) -> None:
-        while len(self._readers) > down_to:
+        while len(self.readers) > down_to:
             try:
-                self._readers.popitem(last=False)
+                self.readers.popitem(last=False)
             except KeyError:
                 return  # Another thread was faster.
 

@@ -34,6 +34,7 @@ from blztable.format.chunk import (
     address_of,
     decompress_blocks,
     decompress_into,
+    touched,
 )
 from blztable.format.records import (
     CHUNK,
@@ -101,7 +102,7 @@ class PartFile:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
-        file = self.open()
+        file = self._files.readers.get(self.key) or self.open()
         count = file.read_into(offset, buffer)
         if count != len(buffer):
             raise CorruptError(
@@ -140,7 +141,10 @@ class StoredStream:
 
     def compressed(self, number: int) -> bytes:
         """Return a chunk as it is in the file, compared with its crc32."""
-        ((_, chunk),) = self._compressed(number, number + 1)
+        (chunk,) = self._fetched(number, number + 1)
+        computed = crc32(chunk)
+        if computed != self._crcs[number]:
+            raise self._of_chunk(number, _changed(computed, self._crcs[number]))
         return bytes(chunk)
 
     def digest(self, number: int) -> int:
@@ -166,11 +170,14 @@ class StoredStream:
             return
         whole = self._chunk
         room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        address = address_of(room)
-        for number in self._decompressed(start // whole, (stop - 1) // whole + 1, address, 0):
-            low = number * whole
-            first = max(start, low)
-            yield first, room[first - low : min(stop, low + whole, self.nbytes) - low]
+        number, last, address = start // whole, (stop - 1) // whole + 1, address_of(room)
+        while number < last:
+            for chunk in self._fetched(number, last):
+                self._decompress(number, chunk, address)
+                low = number * whole
+                first = max(start, low)
+                yield first, room[first - low : min(stop, low + whole, self.nbytes) - low]
+                number += 1
 
     def read_into(self, start: int, stop: int, out: Array) -> None:
         """Put the bytes from `start` to `stop` into a result."""
@@ -181,25 +188,24 @@ class StoredStream:
         """Put the bytes from `start` to `stop` into a result; yield each piece that is there."""
         whole = self._chunk
         # Chunks that are needed as a whole are decompressed to their place.
-        first = last = 0
+        number = last = 0
         if start < stop:
-            first = -(-start // whole)
+            number = -(-start // whole)
             last = stop // whole if stop < self.nbytes else len(self._sizes)
-        if first >= last:
-            yield from self._copied(start, stop, start, out)
-            return
-        yield from self._copied(start, first * whole, start, out)
-        address = address_of(out) + first * whole - start
-        for number in self._decompressed(first, last, address, whole):
-            yield out[number * whole - start : (number + 1) * whole - start]
-        yield from self._copied(last * whole, stop, start, out)
-
-    def _copied(self, start: int, stop: int, origin: int, out: Array) -> Iterator[Array]:
-        """Copy parts of chunks into a result that begins at `origin`."""
-        for at, data in self.runs(start, stop):
-            piece = out[at - origin : at - origin + len(data)]
-            piece[:] = data
-            yield piece
+        cut = [(start, stop)]
+        if number < last:
+            cut = [(start, number * whole), (last * whole, stop)]
+        for low, high in cut:
+            for at, data in self.runs(low, high) if low < high else ():
+                piece = out[at - start : at - start + len(data)]
+                piece[:] = data
+                yield piece
+        address = address_of(out) - start
+        while number < last:
+            for chunk in self._fetched(number, last):
+                self._decompress(number, chunk, address + number * whole)
+                yield out[number * whole - start : (number + 1) * whole - start]
+                number += 1
 
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
         """Yield the chunks that have bytes of ascending ranges, of which none is empty.
@@ -208,69 +214,78 @@ class StoredStream:
         """
         if not len(starts):
             return
-        whole, count = self._chunk, len(self._sizes)
-        steps = np.bincount(starts // whole, minlength=count + 1)
-        steps[1:] -= np.bincount((stops - 1) // whole, minlength=count)[:count]
-        # Methods of numpy's arrays: each of its functions would make up to five calls of Python.
-        needed = steps.cumsum()[:count].nonzero()[0]
+        whole = self._chunk
+        needed = touched(starts, stops, whole, len(self._sizes))
         lows = needed * whole
         firsts = stops.searchsorted(lows, "right").tolist()
         lasts = starts.searchsorted(lows + whole).tolist()
-        cut = (needed[1:] - needed[:-1] != 1).nonzero()[0] + 1
         room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        ranges = zip(firsts, lasts, strict=True)
-        bounds = zip([0, *cut.tolist()], [*cut.tolist(), len(needed)], strict=True)
-        for begin, end in bounds:
-            for number, chunk in self._compressed(int(needed[begin]), int(needed[end - 1]) + 1):
-                first, last = next(ranges)
-                low = number * whole
-                size = min(whole, self.nbytes - low)
-                low_bytes = np.maximum(starts[first:last] - low, 0)
-                high_bytes = np.minimum(stops[first:last] - low, size)
-                try:
-                    decompress_blocks(chunk, self.typesize, room[:size], low_bytes, high_bytes)
-                except BlzError as error:
-                    raise self._of_chunk(number, error) from None
-                yield low, first, last, room[:size]
+        ranges = zip(needed.tolist(), firsts, lasts, strict=True)
+        behind = (needed[1:] - needed[:-1] != 1).nonzero()[0].tolist()
+        begin = 0
+        for end in [*behind, len(needed) - 1]:
+            number, stop = int(needed[begin]), int(needed[end]) + 1
+            while number < stop:
+                for chunk in self._fetched(number, stop):
+                    number, first, last = next(ranges)
+                    low = number * whole
+                    some = room[: min(whole, self.nbytes - low)]
+                    self._decompress_blocks(number, chunk, some, starts[first:last], stops[first:last])
+                    yield low, first, last, some
+                number += 1
+            begin = end + 1
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Refuse: the items are not apart."""
         raise CorruptError("the items have no chunks of their own")
 
-    def _compressed(self, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
-        """Yield chunks as they are in the file, compared with their crc32; some at a time."""
+    def _fetched(self, first: int, last: int) -> list[memoryview]:
+        """Return chunks as they are in the file, from the first on: as many as one call reads."""
         offsets, sizes = self._offsets, self._sizes
-        while first < last:
-            begin, stop, end = offsets[first], first + 1, offsets[first] + sizes[first]
-            while stop < last and offsets[stop] + sizes[stop] - begin <= tuning.current.span_bytes:
-                end = offsets[stop] + sizes[stop]
-                stop += 1
-            raw = scratch(end - begin, _RAW)
-            self._file.read_into(begin, raw)
-            for number in range(first, stop):
-                at = offsets[number] - begin
-                chunk = raw[at : at + sizes[number]]
-                computed = crc32(chunk)
-                if computed != self._crcs[number]:
-                    text = f"crc32 is {computed:08x}, expected {self._crcs[number]:08x}"
-                    raise self._of_chunk(number, CorruptError(text))
-                yield number, chunk
-            first = stop
+        begin, end, stop = offsets[first], offsets[first] + sizes[first], first + 1
+        while stop < last and offsets[stop] + sizes[stop] - begin <= tuning.current.span_bytes:
+            end = offsets[stop] + sizes[stop]
+            stop += 1
+        raw = scratch(end - begin, _RAW)
+        self._file.read_into(begin, raw)
+        if stop - first == 1:
+            return [raw]
+        places = zip(offsets[first:stop], sizes[first:stop], strict=True)
+        return [raw[place - begin : place - begin + size] for place, size in places]
 
-    def _decompressed(self, first: int, last: int, address: int, step: int) -> Iterator[int]:
-        """Decompress chunks to addresses that are `step` bytes apart; yield the number of each."""
-        whole, typesize = self._chunk, self.typesize
-        for number, chunk in self._compressed(first, last):
-            try:
-                decompress_into(chunk, typesize, address, min(whole, self.nbytes - number * whole))
-            except BlzError as error:
-                raise self._of_chunk(number, error) from None
-            yield number
-            address += step
+    def _decompress(self, number: int, chunk: memoryview, address: int) -> None:
+        """Compare a chunk with its crc32, and decompress it to an address."""
+        try:
+            computed = crc32(chunk)
+            if computed != self._crcs[number]:
+                raise _changed(computed, self._crcs[number])
+            nbytes = min(self._chunk, self.nbytes - number * self._chunk)
+            decompress_into(chunk, self.typesize, address, nbytes)
+        except BlzError as error:
+            raise self._of_chunk(number, error) from None
+
+    def _decompress_blocks(
+        self, number: int, chunk: memoryview, out: Array, starts: Array, stops: Array
+    ) -> None:
+        """Compare a chunk with its crc32, and decompress the blocks that have bytes of ranges."""
+        try:
+            computed = crc32(chunk)
+            if computed != self._crcs[number]:
+                raise _changed(computed, self._crcs[number])
+            low = number * self._chunk
+            first, last = np.maximum(starts - low, 0), np.minimum(stops - low, len(out))
+            decompress_blocks(chunk, self.typesize, out, first, last)
+        except BlzError as error:
+            raise self._of_chunk(number, error) from None
 
     def _of_chunk(self, number: int, error: BlzError) -> BlzError:
         """Return an error that says which chunk it is about."""
         return type(error)(f", stream {STREAM_NAMES[self.name]!r}, chunk {number}: {error}")
+
+
+def _changed(computed: int, expected: int) -> CorruptError:
+    """Return the error about bytes whose crc32 is not the one of the record, or of the file."""
+    return CorruptError(f"crc32 is {computed:08x}, expected {expected:08x}")
 
 
 class ItemPlaces(NamedTuple):
@@ -357,7 +372,7 @@ class ItemStream(StoredStream):
         computed, expected = crc32(chunk), int.from_bytes(digest, "little")
         try:
             if computed != expected:
-                raise CorruptError(f"crc32 is {computed:08x}, expected {expected:08x}")
+                raise _changed(computed, expected)
             if nbytes > LARGE_CHUNK_BYTES:
                 raise CorruptError(f"an item has {nbytes} bytes; at most {LARGE_CHUNK_BYTES}")
             decompress_into(chunk, self.typesize, address, nbytes, LARGE_CHUNK_BYTES)
@@ -372,8 +387,7 @@ class ItemStream(StoredStream):
         chunk, digest = raw[:-DIGEST_BYTES], raw[-DIGEST_BYTES:]
         computed, expected = crc32(chunk), int.from_bytes(digest, "little")
         if computed != expected:
-            text = f"crc32 is {computed:08x}, expected {expected:08x}"
-            raise self._of_chunk(number, CorruptError(text))
+            raise self._of_chunk(number, _changed(computed, expected))
         return bytes(chunk)
 
     @property
