@@ -32,6 +32,7 @@ from blztable.version import VERSION
 if TYPE_CHECKING:
     from blztable.api import create, dataset, exists, open, read_blz, read_table
     from blztable.arrays.superchunk import SuperChunk
+    from blztable.cached import set_cache
     from blztable.copying import copy
     from blztable.engine.write.options import Storage
     from blztable.report import (
@@ -111,6 +112,7 @@ __all__ = [
     "open",
     "read_blz",
     "read_table",
+    "set_cache",
     "to_blz",
 ]
 
@@ -118,6 +120,7 @@ __all__ = [
 _HOMES = {
     "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
     "arrays.superchunk": ("SuperChunk",),
+    "cached": ("set_cache",),
     "copying": ("copy",),
     "engine.write.options": ("Storage",),
     "report": (

@@ -66,7 +66,7 @@ class Tuning:
     span_bytes: int = 2 << 20
     # Smaller spans share a task, because a task costs some 20 microseconds of Python.
     read_task_bytes: int = 1 << 18
-    # What a process keeps of versions that it opened, and of the parts of its open tables.
+    # What a process keeps of versions, leaves and parts that it has read: see `set_cache`.
     kept_bytes: int = 64 << 20
     # Maximum number of reads that locate damage exactly, for each column and row group.
     damage_reads: int = 1024
@@ -98,8 +98,6 @@ class Tuning:
     leaf_entries: int = 32
     leaf_bytes: int = 256 << 10
     leaf_few: int = 4
-    # A table keeps so many bytes of the leaves that it read or wrote last.
-    kept_leaf_bytes: int = 64 << 20
 
     # Versions that a table keeps, and for how many seconds, if its properties do not say it.
     keep_versions: int = 10

@@ -125,6 +125,11 @@ class Records:
         """Return the arrays in the order of KINDS."""
         return self.parts, self.streams, self.chunks, self.pages, self.words, self.prefixes
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum([array.nbytes for array in self.arrays])
+
     @cached_property
     def stream_chunks(self) -> Array:
         """Return the number of chunk records of each stream."""

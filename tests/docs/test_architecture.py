@@ -37,7 +37,7 @@ GROUND = {
 ENGINE = {*GROUND, "format", "storage", "columns", "report"}
 MAY_IMPORT = {
     "arrow": {"errors"},
-    "cached": set(),
+    "cached": {"tuning"},
     "caller": set(),
     "closing": set(),
     "errors": set(),
@@ -108,6 +108,7 @@ MAY_IMPORT = {
         "accessor",
         "api",
         "arrays",
+        "cached",
         "copying",
         "engine",
         "errors",

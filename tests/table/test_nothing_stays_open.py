@@ -201,6 +201,7 @@ FUNCTIONS = {
     "open": ([blz.open, lambda p: repr(blz.open(p))], [lambda p: blz.open(p, version=99)]),
     "read_blz": ([blz.read_blz], [lambda p: blz.read_blz(p, columns=["zz"])]),
     "read_table": ([blz.read_table], [lambda p: blz.read_table(p, filters="zz = 1")]),
+    "set_cache": ([lambda _: blz.set_cache(64 << 20)], [lambda _: blz.set_cache(-1)]),
     "to_blz": (
         [lambda p: blz.to_blz(ROWS, p, mode="w"), lambda p: blz.to_blz(NEW, p, mode="a")],
         [

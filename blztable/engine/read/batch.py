@@ -24,6 +24,7 @@ from isal.isal_zlib import crc32
 
 from blztable import tuning
 from blztable.arrow.types import bitmap, stored_type, view
+from blztable.cached import Cache
 from blztable.columns.parts import from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, physical
 from blztable.engine.read.parts import OpenParts, PartFile
@@ -51,8 +52,6 @@ MOST_BYTES = 256 << 10
 GAP_BYTES = 16 << 10
 # Parts of a task, whatever they decode.
 MOST_PARTS = 256
-# Records of so many different reads are kept with a version.
-KEPT_RECORDS = 4
 # Parts with the same numbers here are decoded as one matrix.
 _FORM = np.dtype(
     [
@@ -126,17 +125,15 @@ def read_batches(
 
 def _checked(parts: OpenParts, lines: Sequence[int], groups: Sequence[int]) -> Records:
     """Return the records of columns, compared with their types; the last ones are kept."""
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Records] = parts.version.made(
-        "batches", dict
+    known: Cache[tuple[tuple[int, ...], tuple[int, ...]], Records] = parts.version.made(
+        "batches", Cache
     )
     key = tuple(lines), tuple(groups)
     records = known.get(key)
     if records is None:
         records = parts.version.records(lines, np.array(groups, np.int64))
         parts.check_records(lines, records)
-        if len(known) >= KEPT_RECORDS:
-            known.clear()
-        known[key] = records
+        known.keep(key, records, records.nbytes + 8 * (len(lines) + len(groups)))
     return records
 
 

@@ -10,7 +10,6 @@ Errors of streams say which chunk; `Part.error_context` adds the file and the co
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from isal.isal_zlib import crc32
 
 from blztable import tuning
 from blztable.arrow.types import allocate
-from blztable.cached import cached_property
+from blztable.cached import Cache, cached_property, trim
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import Chosen, EncodedRows
@@ -55,8 +54,8 @@ STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "i
 HAS_ROWS = "; it has rows {:,} to {:,}"
 # What a part takes in memory, about, beside its words and the items of a dictionary.
 PART_BYTES = 4_000
-# Fewer parts of fewer bytes are kept without a look at the other tables.
-UNTRIMMED_PARTS, UNTRIMMED_BYTES = 64, 4 << 20
+# The same of its description, beside its records.
+DESCRIBED_BYTES = 500
 # Memory for fewer bytes is made without a look at the machine's.
 UNCHECKED_BYTES = 64 << 20
 # Scratch memory of a thread: chunks as they are in the file, and from there on one for each stream.
@@ -529,11 +528,10 @@ class OpenParts(Closing):
     def __init__(self, version: Version) -> None:
         """Open nothing yet."""
         self.version = version
-        _all_parts.add(self)
         self.files = OpenFiles(version.store)
-        self._parts: dict[tuple[int, int], Part] = {}
+        self._parts: Cache[tuple[int, int], Part] = Cache()
         # By node and row group: records that were compared with its type.
-        self._described: dict[tuple[int, int], _Described] = version.made("described", dict)
+        self._described: Cache[tuple[int, int], _Described] = version.made("described", Cache)
 
     def describe(self, lines: Sequence[int], groups: Sequence[int]) -> None:
         """Compare the records of nodes in some row groups, which ascend, with their types.
@@ -543,18 +541,25 @@ class OpenParts(Closing):
         """
         known = self._described
         lines = [line for line in lines if any((line, group) not in known for group in groups)]
-        if not lines:
-            return
+        if lines:
+            self._describe(lines, groups)
+
+    def _describe(
+        self, lines: Sequence[int], groups: Sequence[int]
+    ) -> dict[tuple[int, int], _Described]:
         version, wanted = self.version, np.asarray(groups, np.int64)
         records = version.records(lines, wanted)
         self.check_records(lines, records)
         of_groups = version.group_records(wanted)
         rows, bundles = of_groups["rows"].tolist(), of_groups["file"].tolist()
-        number = 0
-        for line in lines:
-            for group, live, bundle in zip(groups, rows, bundles, strict=True):
-                known[line, group] = _Described(records, number, live, bundle)
-                number += 1
+        nbytes = DESCRIBED_BYTES + records.nbytes // max(len(records.parts), 1)
+        places = [(line, place) for line in lines for place in range(len(groups))]
+        found = {
+            (line, groups[place]): _Described(records, number, rows[place], bundles[place])
+            for number, (line, place) in enumerate(places)
+        }
+        self._described.keep_all(found, nbytes)
+        return found
 
     def check_records(self, lines: Sequence[int], records: Records) -> None:
         """Compare records with the types of nodes; CorruptError names the column."""
@@ -578,10 +583,8 @@ class OpenParts(Closing):
         part = self._parts.get((line, group))
         if part is None:
             known = self._described.get((line, group))
-            while known is None:
-                # Another reader of these bytes may drop it as soon as it is there.
-                self.describe([line], [group])
-                known = self._described.get((line, group))
+            if known is None:
+                known = self._describe([line], [group])[line, group]
             version, node = self.version, self.version.node(line)
             records, number, rows, bundle = known
             key, stored = "", int(records.parts["file"][number])
@@ -595,25 +598,13 @@ class OpenParts(Closing):
             part.share = (
                 rows if version.is_flat else rows / len(version.nodes(version.field_of(line)))
             )
-            # `setdefault` is atomic: of two threads that open one part, the second drops its own.
-            part = self._parts.setdefault((line, group), part)
+            part = self._parts.keep((line, group), part, part.kept_nbytes)
         return part
 
     def trim(self) -> None:
-        """Drop the files and parts that were opened first, beyond a share of the process's."""
+        """Give back what the process does not keep: files, and the parts that were opened first."""
         self.files.rest()
-        if len(self._parts) <= UNTRIMMED_PARTS and self._nbytes() <= UNTRIMMED_BYTES:
-            return
-        most, nbytes = tuning.current.kept_bytes // max(len(_all_parts), 1), 0
-        for key in reversed(list(self._parts)):
-            part = self._parts.get(key)
-            nbytes += part.kept_nbytes if part is not None else 0
-            if nbytes > most:
-                self._parts.pop(key, None)
-                self._described.pop(key, None)
-
-    def _nbytes(self) -> int:
-        return sum(part.kept_nbytes for part in list(self._parts.values()))
+        trim()
 
     def forget_before(self, group: int) -> None:
         """Drop the parts of earlier row groups; a reader that has one may still use it."""
@@ -621,12 +612,10 @@ class OpenParts(Closing):
         for known in (self._parts, self._described):
             for key in list(known):
                 if key[1] < group:
-                    known.pop(key, None)
+                    known.forget(key)
 
     def close(self) -> None:
         """Close the files and drop the parts, after the last thread has finished with them."""
         self._parts.clear()
         self.files.close()
-
-
-_all_parts: WeakSet[OpenParts] = WeakSet()
+        trim()

@@ -7,14 +7,12 @@ level 0 from the entries that it touches, and keeps the leaves around it unread;
 runs into leaves and tails again (`packing.py`). Knows nothing of types and heads.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
 
-from blztable import tuning
-from blztable.cached import cached_property
+from blztable.cached import Cache, cached_property, trim
 from blztable.errors import BlzError, CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode
@@ -22,6 +20,8 @@ from blztable.format.records import PART, WORD, Array, Records, join
 from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Store
 
+# What a leaf takes in memory, about, beside its bytes.
+LEAF_BYTES = 4_000
 # The fields of an entry that are sums over the entries of its leaf.
 _SUMS = ("rows", "stored", "groups", "deleted")
 
@@ -71,7 +71,7 @@ class Run:
         """Bytes of the records, of a part of a leaf about."""
         if self._leaf is not None:
             return len(self._leaf.data) * len(self) // max(self._leaf.entries, 1)
-        return sum(array.nbytes for array in self.records().arrays)
+        return self.records().nbytes
 
     def records(self, lines: Sequence[int] | Array | None = None) -> Records:
         """Return the checked records of some nodes; None means all."""
@@ -139,19 +139,14 @@ class Leaves:
     def __init__(self, store: Store) -> None:
         """Begin without leaves."""
         self.store = store
-        self._read: OrderedDict[int, Leaf] = OrderedDict()
-        self._nbytes = 0
+        self._read: Cache[int, Leaf] = Cache()
 
     def keep(self, number: int, leaf: Leaf) -> None:
-        """Keep a leaf that was just read or written; forget those that were kept first."""
-        # Without a lock: a leaf that two threads read at once may count twice, or go early.
-        before = self._read.get(number)
-        if before is not leaf:
-            self._read[number] = leaf
-            self._nbytes += len(leaf.data) - (0 if before is None else len(before.data))
-        while self._nbytes > tuning.current.kept_leaf_bytes and len(self._read) > 1:
-            _, first = self._read.popitem(last=False)
-            self._nbytes -= len(first.data)
+        """Keep a leaf that was just read or written."""
+        if self._read.get(number) is not leaf:
+            self._read.forget(number)
+            self._read.keep(number, leaf, len(leaf.data) + LEAF_BYTES)
+            trim()
 
     def open(self, level: int, columns: int, entry: Array) -> Run:
         """Return the leaf that an entry of a level names; CorruptError unless it is that one."""

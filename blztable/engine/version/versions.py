@@ -6,7 +6,6 @@ names is removed. Opening needs no repair: the newest manifest is the table.
 
 import warnings
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import pyarrow as pa
 from blztable import tuning
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import stored_type, value_type
+from blztable.cached import Cache, trim
 from blztable.caller import stack_level
 from blztable.columns.parts.physical import physical
 from blztable.engine.version import schema
@@ -427,26 +427,20 @@ class _KeptManifest(NamedTuple):
 
 
 # The versions that tables of this process were opened at, the one used last at the end.
-_kept_versions: OrderedDict[tuple[str, str], _KeptManifest] = OrderedDict()
+_kept_versions: Cache[tuple[str, str], _KeptManifest] = Cache()
 
 
 def _kept(store: Store, number: int) -> Version:
     """Read a version; bytes that were decoded before are not decoded again."""
     key = layout.manifest(number)
     data, place = store.get(key), (store.name, key)
-    known = _kept_versions.pop(place, None)
+    known = _kept_versions.forget(place)
     if known is None or known.data != data:
         # A store that is kept would keep its descriptors open.
         nowhere: Any = _Nowhere(store.name)
         known = _KeptManifest(data, _decoded(nowhere, key, data, number))
-    if len(data) * KEPT_FACTOR <= tuning.current.kept_bytes:
-        _kept_versions[place] = known
-    while sum(len(one.data) for one in _kept_versions.copy().values()) * KEPT_FACTOR > (
-        tuning.current.kept_bytes
-    ):
-        # Another thread may have dropped the last one.
-        with suppress(KeyError):
-            _kept_versions.popitem(last=False)
+    _kept_versions.keep(place, known, len(data) * KEPT_FACTOR)
+    trim()
     return known.opened(store)
 
 

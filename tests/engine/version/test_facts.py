@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blztable import tuning
 from blztable.engine.version import versions
-from blztable.engine.version.facts import Facts, Leaves, Run
+from blztable.engine.version.facts import LEAF_BYTES, Facts, Leaves, Run
 from blztable.engine.version.named_files import named, only
 from blztable.engine.version.staged import CHANGED, NewGroups, StagedColumn, StagedVersion
 from blztable.errors import CorruptError, LimitError
@@ -484,11 +484,12 @@ def test_a_table_keeps_some_of_its_leaves(tuned):
     table = many(3000)
     leaves = [key for key in named(table.staged) if key.startswith(layout.LEAVES)]
     sizes = [len(table.store.get(key)) for key in leaves]
-    tuned(kept_leaf_bytes=10 * max(sizes))
+    most = 10 * (max(sizes) + LEAF_BYTES)
+    tuned(kept_bytes=most)
     store = counted(table)
     facts = table.staged.facts
     assert len(facts.groups) == 3000
-    assert sum(len(leaf.data) for leaf in facts.leaves._read.values()) <= 10 * max(sizes)
+    assert 0 < facts.leaves._read.nbytes <= most
     assert len(store.read) == 1 + len(leaves)
     table.check(table.staged)
     # Those that a commit has just written stay, too.
@@ -496,4 +497,4 @@ def test_a_table_keeps_some_of_its_leaves(tuned):
     for number in range(10**6, 10**6 + 100):
         facts.leaves.keep(number, leaf)
     assert 10**6 + 99 in facts.leaves._read
-    assert sum(len(leaf.data) for leaf in facts.leaves._read.values()) <= 10 * max(sizes)
+    assert facts.leaves._read.nbytes <= most
