@@ -478,7 +478,7 @@ class Nodes:
     ) -> tuple[list[list[Row]], list[Part]]:
         """Return the rows of a node in each row group, without those of its children."""
         parts = [part for leaf in self.leaves for part in leaf.parts(number)]
-        rows = []
+        rows, keys = [], list[str]()
         for group, part in enumerate(parts):
             need(needed is None or part.rows == needed[group], "the rows that the parent needs")
             need(part.rows <= MAX_VALUES or needed is not None, "values that codes can count")
@@ -490,12 +490,13 @@ class Nodes:
                 need(part.record["file"], "a file of the chunks")
                 bundled = part.record["file"] == self.groups[group]["file"]
                 folder = "group" if bundled else "/".join(f"col{one}" for one in self.paths[number])
-                data = self.store.get(f"data/{folder}/__{part.record['file']}__.bin")
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+                keys.append(f"data/{folder}/__{part.record['file']}__.bin")
+                data = self.store.get(keys[-1])
             claimed = 8 * part.rows + sum(one.nbytes for one in part.streams.values())
-            need(claimed <= memory, "less than the memory of this machine")
+            need(claimed <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "memory")
             decompress(part, data)
             rows.append(rows_of(type_, part))
+        need(len(set(keys)) == len(keys), "no two row groups with the same file")
         return rows, parts
 
 

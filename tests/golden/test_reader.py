@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import pyarrow as pa
@@ -210,6 +211,21 @@ def test_a_lie_behind_right_checksums_is_refused_by_both(tmp_path, lie):
     assert [column.rows for column in reader.read(place).columns] == list(map(bits, DATA.columns))
     with tamper.editing(place) as table:
         LIES[lie](table)
+    both_refuse(place)
+
+
+@pytest.mark.parametrize("bundled", [0, 64 << 10])
+def test_a_file_of_two_row_groups_is_refused_by_both(tmp_path, tuned, bundled):
+    tuned(bundled_bytes=bundled)
+    place = tmp_path / "t.blz"
+    rows = pa.concat_tables([DATA, DATA])
+    blz.to_blz(rows, place, storage=blz.Storage(row_group_rows=9, page_rows=8, encoding="plain"))
+    assert [column.rows for column in reader.read(place).columns] == list(map(bits, rows.columns))
+    with tamper.editing(place) as table:
+        leaf = table.leaf()
+        leaf.groups["file"][1] = leaf.groups["file"][0]
+        for parts in leaf.columns:
+            parts[1] = deepcopy(parts[0])
     both_refuse(place)
 
 

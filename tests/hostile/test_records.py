@@ -8,6 +8,7 @@ version is refused.
 import random
 import tracemalloc
 from collections.abc import Callable
+from copy import deepcopy
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -198,3 +199,65 @@ def test_a_section_that_lies_elsewhere_is_refused(section, name, value):
     key = layout.manifest(1)
     is_same = copy.get(key) == store.get(key)
     assert is_same or outcome(copy) is None
+
+
+def named_twice(store, *, is_bundled, across):
+    """Make the last row group name the file of the first one, in column 1 or in all."""
+    with tamper.editing(store) as table:
+        groups = sum(len(leaf.groups) for leaf in table.leaves if leaf.level == 0)
+        first, last = table.leaf(0), table.leaf(groups - 1)
+        assert (first is not last) == across
+        for column in (0, 1) if is_bundled else (1,):
+            assert bool(first.groups["file"][0]) == is_bundled
+            last.columns[column][-1] = deepcopy(first.columns[column][0])
+        last.groups["file"][-1] = first.groups["file"][0]
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("is_bundled", [False, True])
+def test_a_file_that_two_row_groups_name_is_refused_by_who_reads_both(is_bundled, across, tuned):
+    """Otherwise a small file could fill any memory."""
+    tuned(bundled_bytes=(64 << 10) * is_bundled, leaf_entries=4 if across else 32)
+    store = RamStore()
+    table = pa.table({"a": range(60), "b": [str(n) for n in range(60)]})
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=10))
+    named_twice(store, is_bundled=is_bundled, across=across)
+    for read in (
+        lambda: blz.read_table(store),
+        lambda: blz.read_blz(store, columns=["b"]),
+        lambda: blz.read_table(store, filters="b >= '0'"),
+        lambda: blz.open(store).take([0, 55]),
+    ):
+        with pytest.raises(blz.CorruptError, match="two row groups have the same file"):
+            read()
+    # Each of them can be read, and what names other files.
+    with blz.open(store) as opened:
+        assert opened.take(range(10)) == table[:10]
+        assert opened.take(range(50, 60), columns=["b"]) == table.select(["b"])[:10]
+    if not is_bundled:
+        assert blz.read_table(store, columns=["a"]) == table.select(["a"])
+    for full in (False, True):
+        with blz.open(store) as opened:
+            problems = opened.verify(full=full).problems
+        found = [one for one in problems if "row group 0 has the same file" in one.message]
+        assert found
+        assert {(one.row_group, one.start, one.stop) for one in found} == {(5, 50, 60)}
+
+
+def test_a_column_and_a_bundle_may_have_one_number(tuned):
+    """Two writers at a time may give out the same number."""
+    tuned(bundled_bytes=0)
+    store = RamStore()
+    blz.to_blz({"a": range(10), "b": range(10)}, store)
+    with blz.open(store, "a") as table, table.transaction() as ours:
+        ours.append({"a": range(10, 20), "b": range(10)})
+        tuned(bundled_bytes=64 << 10)
+        with blz.open(store, "a") as other:
+            other.append({"a": range(20, 30), "b": range(10)})
+    with blz.open(store) as table:
+        version = table._snapshot.version
+        numbers = [version.parts(line).files.tolist() for line in (0, 1)]
+        assert version.bundles == (0, 3, 0)
+        assert 3 in (numbers[0][2], numbers[1][2])
+        assert table.verify()
+        assert table.to_arrow()["a"].to_pylist() == [*range(10), *range(20, 30), *range(10, 20)]

@@ -118,12 +118,12 @@ class _Checked:
 
     def _parts(self, parts: Sequence[PartCheck]) -> None:
         """Check the parts of some row groups, and their files."""
-        by_key: dict[str, list[PartCheck]] = {}
+        by_key: dict[tuple[str, int], list[PartCheck]] = {}
         for part in parts:
             part.compare_type()
             if part.key:
-                by_key.setdefault(part.key, []).append(part)
-        files = [FileCheck(self.version, key, of_file) for key, of_file in by_key.items()]
+                by_key.setdefault((part.key, part.group), []).append(part)
+        files = [FileCheck(self.version, key, of_file) for (key, _), of_file in by_key.items()]
         run(file.compare for file in files)
         if self.full:
             with OpenParts(self.version) as opened:
@@ -132,6 +132,9 @@ class _Checked:
                 _check_nested(self.version, list(of_group))
         for file in files:
             one = file.parts[0]
+            if file.key in self.files:
+                # Who reads both row groups is refused.
+                one.note(CorruptError(f"row group {self.files[file.key][0]} has the same file"))
             self.files[file.key] = one.group, one.first, one.first + one.rows
             self.nbytes += file.nbytes
             if self.full:

@@ -229,7 +229,9 @@ class StoredStream:
                     number, first, last = next(ranges)
                     low = number * whole
                     some = room[: min(whole, self.nbytes - low)]
-                    self._decompress_blocks(number, chunk, some, starts[first:last], stops[first:last])
+                    self._decompress_blocks(
+                        number, chunk, some, starts[first:last], stops[first:last]
+                    )
                     yield low, first, last, some
                 number += 1
             begin = end + 1

@@ -50,6 +50,9 @@ KEPT_FACTOR = 4
 T = TypeVar("T")
 E = TypeVar("E", bound=BlzError)
 
+# No file, in `_places`.
+NOWHERE = 1
+
 # How often a change is made again after a conflict, and the seconds after which it is not.
 RETRIES, RETRY_SECONDS = 5, 30
 # Errors that the bytes of a file cause.
@@ -201,6 +204,12 @@ class Version:
             known = self.facts.groups if wanted is None else self.facts.group_records(wanted)
             if (rows != known["stored"]).any():
                 raise CorruptError(f"{self._context}: the rows of a column differ from the table's")
+            # A small file that is named many times would fill any memory.
+            places = np.sort(_places(records, known["file"]), 1)
+            is_twice = (places[:, 1:] == places[:, :-1]) & (places[:, 1:] > NOWHERE)
+            if is_twice.any():
+                number = int(places[:, 1:][is_twice][0]) // 2
+                raise CorruptError(f"{self._context}: two row groups have the same file {number}")
         return records
 
     def _shares_rows(self, line: int) -> bool:
@@ -229,11 +238,9 @@ class Version:
         the rows that are deleted.
         """
         chosen = np.arange(self.group_count) if groups is None else np.asarray(groups)
-        records = self.group_records(chosen)
-        files = self.records(lines, chosen).parts["file"].reshape(len(lines), len(chosen))
-        # A bundle and a file of a column may have the same number.
-        places = 2 * files.astype(np.int64) + (files == records["file"])
-        return np.vstack([records["stored"].astype(np.int64), places]).T
+        groups = self.group_records(chosen)
+        places = _places(self.records(lines, chosen), groups["file"])
+        return np.vstack([groups["stored"].astype(np.int64), places]).T
 
     def first_rows(self, groups: np.ndarray) -> np.ndarray:
         """Return the number of live rows before each of some row groups, which ascend."""
@@ -267,6 +274,15 @@ class Version:
     @property
     def _context(self) -> str:
         return f"{self.store.name}/{self.key}"
+
+
+def _places(records: Records, bundles: np.ndarray) -> np.ndarray:
+    """Return a number for the file of each part, by node and row group; NOWHERE or less for none.
+
+    Two writers at a time may give one number to a bundle and a file of a column.
+    """
+    files = records.parts["file"].reshape(records.columns, records.entries)
+    return 2 * files.astype(np.int64) + (files == bundles)
 
 
 @lru_cache(maxsize=256)
