@@ -238,9 +238,9 @@ class Version:
         the rows that are deleted.
         """
         chosen = np.arange(self.group_count) if groups is None else np.asarray(groups)
-        groups = self.group_records(chosen)
-        places = _places(self.records(lines, chosen), groups["file"])
-        return np.vstack([groups["stored"].astype(np.int64), places]).T
+        known = self.group_records(chosen)
+        places = _places(self.records(lines, chosen), known["file"])
+        return np.vstack([known["stored"].astype(np.int64), places]).T
 
     def first_rows(self, groups: np.ndarray) -> np.ndarray:
         """Return the number of live rows before each of some row groups, which ascend."""
