@@ -411,7 +411,10 @@ def files_named(store):
 
 
 def files_there(store):
-    return {key for key in tree(store) if key.startswith("data/") and key.endswith(".bin")}
+    """Return the keys of all data files and leaves."""
+    found = tree(store)
+    leaves = {key for key in found if key.startswith(f"{layout.LEAVES}/")}
+    return leaves | {key for key in found if key.startswith("data/") and key.endswith(".bin")}
 
 
 def meanwhile(store, act, **options):

@@ -237,7 +237,7 @@ def test_the_bar_is_closed_where_the_work_fails(bars, store, monkeypatch):
 
     with pytest.raises(OSError):  # noqa: PT011
         blz.to_blz(failing(), store, progress=True)
-    monkeypatch.setattr("blztable.engine.read.flat._run_all", lambda *_: 1 / 0)
+    monkeypatch.setattr("blztable.engine.read.parts.PartFile.read_into", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         blz.read_blz(store, progress=True)
     assert [bar.is_open for bar in bars] == [False, False]
