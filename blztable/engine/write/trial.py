@@ -44,7 +44,7 @@ ZSTD_SAVES = 0.2
 # With numbers it also has to halve what lz4 makes of them.
 ZSTD_HALVES = 0.5
 # Codes are a fraction of the values that are read, so zstd takes less of the time.
-ZSTD_SAVES_OF_CODES, ZSTD_HALVES_CODES = 0.1, 0.6
+ZSTD_SAVES_OF_CODES = 0.05
 # zstd takes long with numbers of which lz4 leaves more than this, and does not halve them.
 LZ4_HELPS = 0.75
 # Text of which lz4 leaves more than this is not worth the time of lz4hc.
@@ -138,13 +138,14 @@ def _of_numbers(
     sample: _Sample, optimize: str | None, shuffles: Sequence[str], are_codes: bool
 ) -> Compression:
     if optimize == SIZE:
-        tried = [replace(one, shuffle=shuffle) for one in (LZ4, SMALL) for shuffle in shuffles]
+        codecs = (LZ4, ZSTD, SMALL)
+        tried = [replace(one, shuffle=shuffle) for one in codecs for shuffle in shuffles]
         return min(tried, key=sample.leaves)
     left = {shuffle: sample.leaves(replace(LZ4, shuffle=shuffle)) for shuffle in shuffles}
     best = min(shuffles, key=lambda shuffle: left[shuffle] + SHUFFLE_COSTS[shuffle])
     if are_codes:
         # zstd finds repeated codes, whose bits a shuffle would tear apart.
-        most = min(left[best] * ZSTD_HALVES_CODES, left[best] - ZSTD_SAVES_OF_CODES)
+        most = left[best] - ZSTD_SAVES_OF_CODES
         zstd = replace(ZSTD, shuffle=UNSHUFFLED if UNSHUFFLED in shuffles else best)
     else:
         most = min(left[best] * ZSTD_HALVES, left[best] - ZSTD_SAVES)
