@@ -1,33 +1,41 @@
 """Packing: make leaves and tails of runs of entries, from level 0 to the highest.
 
 In a version, the rows of a higher level come before those of the levels below. So entries that lie
-before those of a higher level are sealed, few or many. The others are the tail of their level; it
-is sealed when it is full. The leaves that no change touched are entries of a higher level, and are
-not read: a commit costs the same beside 10^2 and 10^6 row groups.
+before those of a higher level are sealed; if they are few, together with a leaf beside them. The
+others are the tail of their level; it is sealed when it is full. Other leaves that no change
+touched are entries of a higher level, and are not read: a commit costs the same beside 10^2 and
+10^6 row groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 
 import numpy as np
 
 from blztable import tuning
 from blztable.engine.version.facts import Run, joined
+from blztable.errors import CorruptError
 from blztable.format.bounds import Order, summary
 from blztable.format.leaf import MAX_LEVEL, Leaf
 from blztable.format.records import WORD
 
 # Writes the bytes of a leaf; returns its number.
 Put = Callable[[Leaf], int]
+# Reads the leaf that an entry of a run names.
+Below = Callable[[Run, int], Run]
+# A leaf that a change touched has at least one entry for so many that it could have.
+LEAST_SHARE = 4
 
 
-def packed(runs: Sequence[Run], orders: Sequence[Order], put: Put) -> list[Run]:
+def packed(runs: Sequence[Run], orders: Sequence[Order], put: Put, below: Below) -> list[Run]:
     """Return the tail of each level, from level 0 on."""
     tails: list[Run] = []
     for level in range(MAX_LEVEL):
         cut = max((place for place, run in enumerate(runs, 1) if run.level > level), default=0)
         above: list[Run] = []
-        for of_level, some in groupby(runs[:cut], lambda run: run.level):
+        filled = _filled(runs[:cut], level, len(orders), below)
+        for of_level, some in groupby(filled, lambda run: run.level):
             if of_level == level:
                 above += sealed(_pieces(joined(list(some), level, len(orders))), orders, put)
             else:
@@ -44,6 +52,28 @@ def packed(runs: Sequence[Run], orders: Sequence[Order], put: Put) -> list[Run]:
         if not runs:
             break
     return tails
+
+
+def _filled(runs: Sequence[Run], level: int, columns: int, below: Below) -> list[Run]:
+    """Return runs in which few entries of a level have those of a leaf beside them, too.
+
+    Otherwise leaves that lose their entries would stay, and readers would read them all.
+    """
+    found: list[Run] = []
+    for of_level, some in groupby(runs, lambda run: run.level):
+        if of_level != level:
+            found += some
+            continue
+        run = joined(list(some), level, columns)
+        beside = found[-1] if found and found[-1].level == level + 1 else None
+        # A leaf that is damaged stays as it is.
+        with suppress(CorruptError):
+            if beside is not None and len(run) * LEAST_SHARE < _most(run):
+                leaf = below(beside, len(beside) - 1)
+                run = joined([leaf, run], level, columns)
+                found[-1:] = [beside.cut(0, len(beside) - 1)] if len(beside) > 1 else []
+        found.append(run)
+    return found
 
 
 def sealed(pieces: Iterator[Run], orders: Sequence[Order], put: Put) -> list[Run]:

@@ -139,7 +139,7 @@ class StagedVersion(Version):
             leaves.keep(number, leaf)
             return number
 
-        return packed(runs, self.orders(), kept)
+        return packed(runs, self.orders(), kept, self.facts.below)
 
     def published(self, head: Head, tails: Sequence[Run]) -> Version:
         """Return this version as published with a head and tails."""

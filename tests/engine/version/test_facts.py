@@ -498,3 +498,53 @@ def test_a_table_keeps_some_of_its_leaves(tuned):
         facts.leaves.keep(number, leaf)
     assert 10**6 + 99 in facts.leaves._read
     assert facts.leaves._read.nbytes <= most
+
+
+def leaf_numbers(version):
+    """Return the numbers of the leaves of a version, by level."""
+    found = {}
+    waiting = [run for run in version.facts.runs if run.level]
+    while waiting:
+        run = waiting.pop()
+        found.setdefault(run.level - 1, []).extend(run.groups["file"].tolist())
+        if run.level > 1:
+            waiting += [version.facts.below(run, entry) for entry in range(len(run))]
+    return found
+
+
+def test_leaves_that_lose_their_row_groups_are_joined(tuned):
+    tuned(leaf_entries=8)
+    table = many(400, columns=2)
+    # One of eight stays, so each leaf would have one.
+    left = list(range(400))
+    removed = [one for one in np.random.default_rng(0).permutation(400).tolist() if one % 8]
+    for gone in removed:
+        table.arrange([place for place, one in enumerate(left) if one != gone], [])
+        left.remove(gone)
+        version = table.commit()
+        leaves = leaf_numbers(version)
+        assert len(leaves.get(0, ())) <= 4 * -(-len(left) // 8)
+        assert len(leaves.get(1, ())) <= 4 * -(-len(left) // 64)
+    table.check(version)
+
+
+def test_a_damaged_leaf_beside_one_that_loses_row_groups_stays(tuned):
+    tuned(leaf_entries=8)
+    for how in ("lost", "changed"):
+        table = many(64, columns=2)
+        version = table.staged.base
+        assert [len(one) for one in leaf_numbers(version).values()] == [1, 8]
+        number = leaf_numbers(version)[0][3]
+        data = bytearray(table.store.get(layout.leaf(number)))
+        table.store.delete([layout.leaf(number)])
+        if how == "changed":
+            data[int(Leaf(bytes(data)).index["offset"][2])] ^= 1
+            table.store.put_new(layout.leaf(number), [bytes(data)])
+        table.staged = StagedVersion.of(versions.read(table.store, 1))
+        # The fifth leaf keeps one row group.
+        table.arrange([*range(33), *range(40, 64)], [])
+        version = table.commit()
+        assert number in leaf_numbers(version)[0]
+        assert version.group_count == 57
+        found = version.records([0, 1], [0, 32, 56]).parts["file"].reshape(2, 3)
+        assert found.T.tolist() == [list(table.model[group].files) for group in (0, 32, 56)]
