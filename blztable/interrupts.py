@@ -7,6 +7,7 @@ that creates a file and the line that records it, or in the middle of a clean-up
 raise, as that of Ctrl-C does, and then `finally` alone does not protect a clean-up.
 """
 
+import os
 import signal
 import threading
 
@@ -25,6 +26,20 @@ _OTHERS = [
     for name in ("SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPROF", "SIGVTALRM")
     if hasattr(signal, name)
 ]
+
+
+# The identifier of the main thread; `threading` would make two calls of Python for it.
+_main = threading.main_thread().ident
+
+
+def _become_main() -> None:
+    """Make the thread that forked the main thread of the child."""
+    global _main
+    _main = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_become_main)
 
 
 class DeferInterrupt:
@@ -49,8 +64,10 @@ class DeferInterrupt:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.restore()
-        self.raise_pending()
+        if self._is_deferring:
+            self.restore()
+        if self._received:
+            self.raise_pending()
 
     def defer_others(self) -> None:
         """Defer other signals than Ctrl-C too, until the end of the context."""
@@ -91,7 +108,7 @@ class DeferInterrupt:
             self.raise_pending()
 
     def _defer(self, numbers: list[int]) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if threading.get_ident() != _main:
             return
         self._is_deferring = True
         try:

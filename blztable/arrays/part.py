@@ -135,7 +135,7 @@ class Values:
         """Return the values of some rows; CorruptError if the streams do not give them."""
         if self.text != LENGTHS:
             return self._as_numpy(self.part.array(rows))
-        with self.part.error_context():
+        with self.part.errors:
             ends, _, _ = self.part.ends([rows])
             return self._with_nulls(np.diff(ends), self.part.valid([rows]))
 

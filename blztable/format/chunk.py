@@ -166,7 +166,16 @@ def decompress_blocks(
     nbytes, address = len(out), out.__array_interface__["data"][0]
     flags, size = _checked(chunk, typesize, nbytes, most)
     count = -(-nbytes // size)
-    needed = touched(starts, stops, size, count).tolist()
+    if len(starts) == 1:
+        needed = list(range(int(starts[0]) // size, (int(stops[0]) - 1) // size + 1))
+    else:
+        # Methods of arrays: functions of numpy make calls of Python.
+        firsts, lasts = starts // size, (stops - 1) // size
+        is_needed = np.zeros(count + 1, np.bool_)
+        is_needed[firsts[firsts == lasts]] = True
+        for wide in (firsts < lasts).nonzero()[0].tolist():
+            is_needed[firsts[wide] : lasts[wide] + 1] = True
+        needed = is_needed.nonzero()[0].tolist()
     # A last block that Blosc does not shuffle as the others is left to Blosc.
     is_odd = bool(nbytes % (8 * typesize)) and count - 1 in needed
     if flags & MEMCPYED or len(needed) > MANY_BLOCKS * count or is_odd:
@@ -191,20 +200,6 @@ def decompress_blocks(
             VERSION, VERSION_LZ, form, typesize, room, room, length, ONE_BLOCK.size
         )
         _decompress(head + data[start:stop], address + block * size, room)
-
-
-def touched(starts: np.ndarray, stops: np.ndarray, size: int, count: int) -> np.ndarray:
-    """Return which of `count` pieces of `size` bytes have bytes of some ranges.
-
-    Of numpy only what makes no further calls of Python: there may be many chunks of few rows.
-    """
-    some = starts < stops
-    firsts, lasts = starts[some] // size, (stops[some] - 1) // size
-    is_touched = np.zeros(count, np.bool_)
-    is_touched[firsts] = is_touched[lasts] = True
-    for wide in (lasts - firsts > 1).nonzero()[0].tolist():
-        is_touched[firsts[wide] : lasts[wide]] = True
-    return is_touched.nonzero()[0]
 
 
 def address_of(array: np.ndarray) -> int:

@@ -70,7 +70,7 @@ def display_schema(projection: Projection) -> pa.Schema:
 
 def has_extensions(version: Version) -> bool:
     """True if a type may be an extension type, or have run ends of 16 bits."""
-    return has_others(version.schema_bytes)
+    return version.made("has extensions", lambda: has_others(version.schema_bytes))
 
 
 def display_columns(

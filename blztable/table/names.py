@@ -36,7 +36,10 @@ def named(
     TypeError
         `columns` is not a list of names.
     """
-    columns = listed(columns, argument)
+    return _named(projection, listed(columns, argument), among)
+
+
+def _named(projection: Projection, columns: Sequence[Names], among: Sequence[int]) -> list[int]:
     names = projection.schema.names
     indices: dict[Names, list[int]] = {name: [] for name in columns}
     # Each column once, even if the table was made with a list that names it twice.
@@ -61,7 +64,7 @@ def named_with_fields(
     names = projection.schema.names
     known = {names[index] for index in among}
     if known.issuperset(columns):
-        return [], named(projection, columns, among)
+        return [], _named(projection, columns, among)
     # For each name the columns that have it, or the column that has such a field.
     found: list[list[tuple[int, Path]]] = []
     for name in columns:

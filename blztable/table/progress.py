@@ -4,7 +4,7 @@ Knows nothing of what is read or written.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from blztable.engine.run.pool import Callback
@@ -12,24 +12,27 @@ from blztable.engine.run.pool import Callback
 ProgressOption = bool | Callable[[int, int | None], Any] | None
 
 
-@contextmanager
-def reporting(progress: ProgressOption, doing: str) -> Iterator[Callback | None]:
-    """Yield the callback for a `progress` option; the end of the `with` closes the bar."""
+def reporting(progress: ProgressOption, doing: str) -> AbstractContextManager[Callback | None]:
+    """Return a context of the callback for a `progress` option; its end closes the bar."""
     if progress is None or progress is False:
-        yield None
-    elif callable(progress):
-        yield progress
-    elif progress is True:
-        with _bar(doing) as bar:
+        return nullcontext()
+    if progress is True:
+        return _shown(doing)
+    if callable(progress):
+        return nullcontext(progress)
+    raise TypeError(f"progress must be a bool or a callable, not {type(progress).__name__}")
 
-            def show(done: int, total: int | None) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
 
-            yield show
-            bar.refresh()
-    else:
-        raise TypeError(f"progress must be a bool or a callable, not {type(progress).__name__}")
+@contextmanager
+def _shown(doing: str) -> Iterator[Callback]:
+    with _bar(doing) as bar:
+
+        def show(done: int, total: int | None) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+        bar.refresh()
 
 
 def _bar(doing: str) -> Any:

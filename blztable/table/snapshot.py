@@ -5,9 +5,8 @@ how users open or change a table.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -147,15 +146,17 @@ class Snapshot:
         """Return a new reader of the columns."""
         return self.opened(self.projection)
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self) -> Self:
         """Guard a read: if the table was closed meanwhile, report that, not damage it caused."""
         self.check_open()
-        try:
-            yield
-        except BlzError:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, BlzError):
             self.check_open()
-            raise
 
     def positions(
         self, columns: Iterable[Names], among: Sequence[int], argument: str = "columns"

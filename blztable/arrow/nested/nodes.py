@@ -122,7 +122,7 @@ class Node:
 
 def is_nested(type_: pa.DataType) -> bool:
     """True if a column of this type has child nodes, or could have."""
-    while pa.types.is_dictionary(type_):
+    while type_.id == pa.lib.Type_DICTIONARY:
         type_ = type_.value_type
     return type_.id in NESTED
 

@@ -5,7 +5,7 @@ Streams give their bytes decompressed. What the records say was compared with th
 Knows no files.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,13 +126,14 @@ class EncodedRows:
             return
         if isinstance(chosen, np.ndarray):
             self._fill(stream, chosen, out)
-        elif len(chosen) == 1:
-            self._fill(stream, chosen[0], out)
         else:
-            for place, rows in _places(chosen):
-                if rows.start < rows.stop:
-                    self._fill(stream, rows, out[place.start * width : place.stop * width])
-        if not self._are_values(out):
+            at = 0
+            for rows in chosen:
+                end = at + (rows.stop - rows.start) * width
+                if at < end:
+                    self._fill(stream, rows, out[at:end])
+                at = end
+        if self._has_limits and not self._are_values(out):
             valid = self.valid(chosen)
             if valid is None or not self._are_values(out.reshape(len(valid), width)[valid]):
                 raise CorruptError(f"a value {self._wrong}")
@@ -143,21 +144,29 @@ class EncodedRows:
             "is no boolean" if self.form.form is Form.BOOL else f"has more digits than {self.type}"
         )
 
+    @cached_property
+    def _has_limits(self) -> bool:
+        """True if not all bytes are values of the type."""
+        return self.form.form is Form.BOOL or bool(pa.types.is_decimal(self.type))
+
     def _are_values(self, data: Array) -> bool:
-        """True if bytes are values of the type. Those of null rows may be anything."""
+        """True if bytes are values of a type with limits. Those of null rows may be anything."""
         if not data.size:
             return True
         if self.form.form is Form.BOOL:
             return int(data.max()) <= 1
-        if pa.types.is_decimal(self.type):
-            return decimals.are_within(self.type, data.reshape(-1))
-        return True
+        return decimals.are_within(self.type, data.reshape(-1))
 
     @cached_property
     def low(self) -> Array:
-        """Return the base of each page: its least word, or 0 of a page without values."""
+        """Return the least word of each page, or 0 of a page without values."""
         low: Array = self.pages["min"]
         return np.where(low <= self.pages["max"], low, 0)
+
+    @cached_property
+    def _bases(self) -> Array:
+        """Return the base of each page, in the form of the values."""
+        return from_codes.bases_of(self.streams[VALUES], self.form, self.low)
 
     def _fill(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         width = self.form.width
@@ -173,9 +182,9 @@ class EncodedRows:
             self._look_up(stream, chosen, _items_view(out, width))
         elif isinstance(chosen, slice):
             rows = chosen.start, chosen.stop
-            from_codes.fill(stream, self.form, self.page, self.low, *rows, out)
+            from_codes.fill(stream, self.form, self.page, self._bases, *rows, out)
         else:
-            from_codes.pick(stream, self.form, self.page, self.low, chosen, out)
+            from_codes.pick(stream, self.form, self.page, self._bases, chosen, out)
         if stream.exceptions:
             self._put_exceptions(stream, chosen, out.view("<f8"))
 
@@ -308,10 +317,12 @@ class EncodedRows:
             return from_codes.codes_at(stream, chosen)
         width = stream.width
         codes = empty(count, f"<u{width}")
-        for place, rows in _places(chosen):
-            if rows.start < rows.stop:
-                out = codes[place].view(np.uint8)
-                stream.read_into(rows.start * width, rows.stop * width, out)
+        out, at = codes.view(np.uint8), 0
+        for rows in chosen:
+            end = at + (rows.stop - rows.start) * width
+            if at < end:
+                stream.read_into(rows.start * width, rows.stop * width, out[at:end])
+            at = end
         return codes
 
     def checked_codes(self, chosen: Chosen) -> Array:
@@ -476,15 +487,6 @@ def count_of(chosen: Chosen) -> int:
     for one in chosen:
         count += one.stop - one.start
     return count
-
-
-def _places(chosen: Sequence[slice]) -> Iterator[tuple[slice, slice]]:
-    """Yield where each slice of rows lies in the result, and the slice."""
-    at = 0
-    for one in chosen:
-        stop = at + one.stop - one.start
-        yield slice(at, stop), one
-        at = stop
 
 
 def _joined(arrays: list[Array]) -> Array:

@@ -22,42 +22,47 @@ _SHORT = 64
 
 
 def fill(
-    stream: EncodedStream, form: Physical, page: int, low: Array, start: int, stop: int, out: Array
+    stream: EncodedStream, form: Physical, page: int, base: Array, start: int, stop: int, out: Array
 ) -> None:
-    """Put the values of adjacent rows into a result, given the least word of each page."""
-    values = values_in(form, out)
+    """Put the values of adjacent rows into a result, given the base of each page."""
+    values, width = values_in(form, out), stream.width
+    is_scaled = stream.power or stream.flags & NAN_CODE
     if stream.flags & SUM:
         _fill_sums(stream, form, page, start, stop, values)
         _finish(form, out)
         return
-    base, width = _bases(stream, form, low), stream.width
     if not width:
         first, last = start >> page, (stop - 1 >> page) + 1
         bases = base[first:last]
         if len(bases) and (bases == bases[0]).all():
             values[:] = bases[0]
         else:
-            values[:] = np.repeat(bases, 1 << page)[start - (first << page) :][: stop - start]
-        _scale(stream, values, values)
+            values[:] = bases.repeat(1 << page)[start - (first << page) :][: stop - start]
+        if is_scaled:
+            _scale(stream, values, values)
     for at, data in stream.runs(start * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width
         place = values[row - start : row - start + len(codes)]
+        # This casts, and is no call of Python as `np.copyto` is.
+        place[...] = codes
         bases = base[row >> page : (row + len(codes) - 1 >> page) + 1]
         if len(bases) == 1 or (bases == bases[0]).all():
-            _put(stream, codes, bases[0], place)
-            continue
-        np.copyto(place, codes, casting="unsafe")
-        for number in range(row >> page, (row + len(codes) - 1 >> page) + 1):
-            first = number << page
-            place[max(first - row, 0) : first + (1 << page) - row] += base[number]
-        _scale(stream, place, codes)
-    _finish(form, out)
+            if bases[0]:
+                place += bases[0]
+        else:
+            for number in range(row >> page, (row + len(codes) - 1 >> page) + 1):
+                first = number << page
+                place[max(first - row, 0) : first + (1 << page) - row] += base[number]
+        if is_scaled:
+            _scale(stream, place, codes)
+    if form.form is Form.WIDE:
+        _finish(form, out)
 
 
 def pick(
-    stream: EncodedStream, form: Physical, page: int, low: Array, rows: Array, out: Array
+    stream: EncodedStream, form: Physical, page: int, base: Array, rows: Array, out: Array
 ) -> None:
-    """Put the values of ascending rows into a result, given the least word of each page."""
+    """Put the values of ascending rows into a result, given the base of each page."""
     values = values_in(form, out)
     if stream.flags & SUM:
         steps, first, at, number = _steps(stream, page, rows)
@@ -65,10 +70,11 @@ def pick(
         inside = (rows - (number << page)).astype(np.uint64)
         words = steps[at] - steps[first] + inside * np.uint64(int(stream.words[-1]) & _ALL)
         words += _firsts(stream, form)[number]
-        np.copyto(values, words, casting="unsafe")
+        values[...] = words
     else:
-        _put(stream, codes_at(stream, rows), _bases(stream, form, low)[rows >> page], values)
-    _finish(form, out)
+        _put(stream, codes_at(stream, rows), base[rows >> page], values)
+    if form.form is Form.WIDE:
+        _finish(form, out)
 
 
 def fill_matrix(
@@ -126,7 +132,7 @@ def fill_matrix(
 
 def put(stream: EncodedStream, form: Physical, codes: Array, base: Array, out: Array) -> None:
     """Put the values of codes with a base into a result."""
-    _put(stream, codes, _bases(stream, form, base)[0], values_in(form, out))
+    _put(stream, codes, bases_of(stream, form, base)[0], values_in(form, out))
     _finish(form, out)
 
 
@@ -146,8 +152,8 @@ def _finish(form: Physical, out: Array) -> None:
         np.right_shift(words[:, :1], 63, out=words[:, 1:])
 
 
-def _bases(stream: EncodedStream, form: Physical, low: Array) -> Array:
-    """Return the base of each page in the form of the values."""
+def bases_of(stream: EncodedStream, form: Physical, low: Array) -> Array:
+    """Return the base of each page in the form of the values, given its least word."""
     base = stream.words[: len(low)] if len(stream.words) else low
     if form.form is Form.UNSIGNED and form.width == 8:
         base = base ^ _LEAST
@@ -158,10 +164,11 @@ def _bases(stream: EncodedStream, form: Physical, low: Array) -> Array:
 
 def _put(stream: EncodedStream, codes: Array, base: Any, values: Array) -> None:
     """Put codes with a base, or with one each, into a result."""
-    np.copyto(values, codes, casting="unsafe")
+    values[...] = codes
     if base.ndim or base:
         values += base
-    _scale(stream, values, codes)
+    if stream.power or stream.flags & NAN_CODE:
+        _scale(stream, values, codes)
 
 
 def _scale(stream: EncodedStream, values: Array, codes: Array) -> None:

@@ -55,37 +55,40 @@ class Blocks:
 
     def merged(self) -> "Blocks":
         """Return adjacent blocks of one row group with the same open steps as one."""
-        if len(self) < 2:
+        if len(self.groups) < 2:
             return self
-        is_first = np.ones(len(self), np.bool_)
+        is_first = np.ones(len(self.groups), np.bool_)
         is_first[1:] = (
             (self.groups[1:] != self.groups[:-1])
             | (self.starts[1:] != self.stops[:-1])
             | (self.open[:, 1:] != self.open[:, :-1]).any(0)
         )
         (firsts,) = is_first.nonzero()
-        lasts = np.append(firsts[1:], len(self)) - 1
+        lasts = np.append(firsts[1:], len(self.groups)) - 1
         found = self[firsts]
         return replace(found, stops=self.stops[lasts])
 
     def within(self, spans: Sequence[RowSpan]) -> "Blocks":
         """Return what the blocks have of these ascending spans."""
-        if not spans or not len(self):
+        if not spans or not len(self.groups):
             return self[:0]
         (groups, starts, stops) = np.array(
             [(one.group, one.start, one.stop) for one in spans], np.int64
         ).T
-        # Blocks and spans that end before, or begin after, are told by one search.
-        firsts = np.searchsorted(_place(self.groups, self.stops), _place(groups, starts), "right")
-        lasts = np.searchsorted(_place(self.groups, self.starts), _place(groups, stops), "left")
+        # Blocks and spans that end before, or begin after, are told by one search: numbers order
+        # rows by row group.
+        blocks, places = self.groups << 40, groups << 40
+        firsts = (blocks + self.stops).searchsorted(places + starts, "right")
+        lasts = (blocks + self.starts).searchsorted(places + stops)
         counts = np.maximum(lasts - firsts, 0)
         which = np.arange(len(spans)).repeat(counts)
         before = counts.cumsum() - counts
-        found = self[np.arange(len(which)) + (firsts - before)[which]]
-        return replace(
-            found,
-            starts=np.maximum(found.starts, starts[which]),
-            stops=np.minimum(found.stops, stops[which]),
+        found = np.arange(len(which)) + (firsts - before)[which]
+        return Blocks(
+            self.groups[found],
+            np.maximum(self.starts[found], starts[which]),
+            np.minimum(self.stops[found], stops[which]),
+            self.open[:, found],
         )
 
     def live(self, deleted: Deleted) -> "Blocks":
@@ -107,7 +110,7 @@ class Blocks:
         first = self.starts // page_rows
         counts = -(-self.stops // page_rows) - first
         check_rows(sum(counts.tolist()), "pages of a filter", PAGE_BYTES)
-        which = np.arange(len(self)).repeat(counts)
+        which = np.arange(len(self.groups)).repeat(counts)
         if (counts == 1).all():
             return self, which
         number = np.arange(len(which)) - (counts.cumsum() - counts).repeat(counts)
@@ -123,7 +126,7 @@ class Blocks:
 
     def spans(self) -> list[RowSpan]:
         """Return the rows as spans; adjacent blocks are joined."""
-        if not len(self):
+        if not len(self.groups):
             return []
         is_cut = (self.groups[1:] != self.groups[:-1]) | (self.starts[1:] != self.stops[:-1])
         cuts = is_cut.nonzero()[0].tolist()
@@ -135,7 +138,7 @@ class Blocks:
 
     def picked(self, positions: np.ndarray) -> list[RowIndices]:
         """Return the rows at these ascending indices, which count through all blocks."""
-        if not len(self):
+        if not len(self.groups):
             return []
         ends = self.rows.cumsum()
         # Where the rows of each block end among the places; there are far fewer blocks than rows.
@@ -143,8 +146,8 @@ class Blocks:
         counts = places.copy()
         counts[1:] -= places[:-1]
         rows = positions + (self.stops - ends).repeat(counts)
-        is_last = np.ones(len(self), np.bool_)
-        is_last[:-1] = self.groups[1:] != self.groups[:-1]
+        # The last block of each row group.
+        is_last = self.groups.searchsorted(self.groups, "right") - 1 == np.arange(len(self.groups))
         found, begin = [], 0
         for group, end in zip(self.groups[is_last].tolist(), places[is_last].tolist(), strict=True):
             if begin < end:
@@ -153,20 +156,14 @@ class Blocks:
         return found
 
 
-def _place(groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return numbers that order rows by row group."""
-    return (groups << 40) + rows
-
-
 def morsels(blocks: Blocks) -> Iterator[Blocks]:
     """Yield the blocks of each morsel: whole row groups, so that no chunk is decoded twice."""
-    if not len(blocks):
+    if not len(blocks.groups):
         return
     rows = blocks.rows
-    is_first = np.ones(len(blocks), np.bool_)
-    is_first[1:] = blocks.groups[1:] != blocks.groups[:-1]
-    before = (rows.cumsum() - rows)[is_first]
-    number = (before // tuning.current.morsel_rows)[is_first.cumsum() - 1]
+    # The rows before the row group of each block.
+    before = (rows.cumsum() - rows)[blocks.groups.searchsorted(blocks.groups)]
+    number = before // tuning.current.morsel_rows
     cuts = (number[1:] != number[:-1]).nonzero()[0] + 1
-    for first, last in pairwise([0, *cuts.tolist(), len(blocks)]):
+    for first, last in pairwise([0, *cuts.tolist(), len(blocks.groups)]):
         yield blocks[first:last]

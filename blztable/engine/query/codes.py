@@ -43,7 +43,7 @@ class CodedColumn:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return sum(len(codes) for _, codes in self.parts)
+        return sum([len(codes) for _, codes in self.parts])
 
     def mask(self, condition: Callable[[pa.ChunkedArray], np.ndarray]) -> np.ndarray:
         """Return for each row whether a condition is true.
@@ -58,7 +58,7 @@ class CodedColumn:
             # At the end, whether a null passes.
             passing = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
             masks += [_passing(passing, chunk) for chunk in codes.chunks]
-        return np.concatenate(masks)
+        return masks[0] if len(masks) == 1 else np.concatenate(masks)
 
     def decoded(self) -> pa.ChunkedArray:
         """Return the values of all rows."""
@@ -146,7 +146,7 @@ def _looked_up(values: pa.Array, codes: pa.Array) -> pa.Array:
 
 def _range(flags: np.ndarray) -> tuple[int, int]:
     """Return the smallest range that has all set flags."""
-    positions = np.flatnonzero(flags)
+    (positions,) = flags.nonzero()
     return (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (0, 0)
 
 

@@ -28,7 +28,7 @@ from blztable.arrow.nested.assemble import decoded
 from blztable.arrow.nested.casts import has_safe_fields, inner_field
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.nested.paths import Names, value_of
-from blztable.arrow.types import REFUSALS, as_compared, bits_of, compared_type, nulls
+from blztable.arrow.types import REFUSALS, as_compared, bits_of, bytes_of, compared_type, nulls
 from blztable.engine.query import literals, where
 from blztable.engine.query.expression_tree import (
     Argument,
@@ -232,9 +232,12 @@ def evaluate(
 
     SchemaError if a value does not allow it: a division by zero, a cast that overflows.
     """
-    check_rows(rows, text_of(expression))
-    arrays = [comparable(column) for column in columns.values()]
-    table = pa.Table.from_arrays(arrays, names=list(columns)) if columns else _no_columns(rows)
+    if columns:
+        arrays = [comparable(column) for column in columns.values()]
+        table = pa.Table.from_arrays(arrays, names=list(columns))
+    else:
+        check_rows(rows, text_of(expression))
+        table = _no_columns(rows)
     try:
         (result,) = project([expression], table)
     except REFUSALS as error:
@@ -247,16 +250,12 @@ def mask(
     expression: pc.Expression, columns: Mapping[str, pa.ChunkedArray], rows: int
 ) -> np.ndarray:
     """Return for each row whether a filter is true; a null counts as false."""
-    masks = [_mask(chunk) for chunk in evaluate(expression, columns, rows).chunks]
-    return masks[0] if len(masks) == 1 else np.concatenate([np.zeros(0, np.bool_), *masks])
-
-
-def _mask(chunk: pa.BooleanArray) -> np.ndarray:
-    """Convert to numpy, nulls as false; Arrow's own conversion is many times slower."""
-    valid, values = chunk.buffers()
-    true = bits_of(np.frombuffer(values, np.uint8), chunk.offset, len(chunk))
-    if chunk.null_count:
-        true &= bits_of(np.frombuffer(valid, np.uint8), chunk.offset, len(chunk))
+    whole = evaluate(expression, columns, rows).combine_chunks()
+    valid, values = whole.buffers()
+    # Arrow's own conversion to numpy is many times slower.
+    true = bits_of(bytes_of(values), whole.offset, len(whole))
+    if whole.null_count:
+        true &= bits_of(bytes_of(valid), whole.offset, len(whole))
     return true.view(np.bool_)
 
 
@@ -379,10 +378,10 @@ def project(expressions: Sequence[pc.Expression], table: pa.Table) -> list[pa.Ch
     if any(map(pa.types.is_struct, table.schema.types)):
         expressions, table = _with_columns_for_fields(expressions, table)
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    node = acero.Declaration("project", acero.ProjectNodeOptions(list(expressions), names))
+    options = acero.ProjectNodeOptions(list(expressions), names)
+    node = acero.Declaration("project", options, inputs=[source])
     # The calling thread may be one of the pool.
-    result = acero.Declaration.from_sequence([source, node]).to_table(use_threads=False)
-    return result.columns
+    return node.to_table(use_threads=False).columns
 
 
 def _with_columns_for_fields(

@@ -14,7 +14,7 @@ the morsels of one window (`select`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +29,15 @@ from blztable.engine.query.expression_tree import Term
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
-from blztable.engine.read.selection import RowSelection, RowSpan
+from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.limits import check_rows
-from blztable.engine.version.versions import Version
+from blztable.engine.version.projection import Projection
 from blztable.errors import SchemaError
 from blztable.format.records import ITEM_CHUNKS
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
 LARGE_ROW = 1 << 13
-# Answers of `_page_of` that are kept with a version.
+# Answers of `_page_of` that are kept with a filter.
 _KEPT_PAGES = 256
 
 
@@ -78,11 +78,10 @@ class _MorselColumn:
     rows: np.ndarray
     values: pa.ChunkedArray | CodedColumn
 
-    def of(self, rows: np.ndarray, indices: np.ndarray | None) -> pa.ChunkedArray:
+    def of(self, read: "_Rows") -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
-        is_coded = isinstance(self.values, CodedColumn)
-        count = np.count_nonzero(rows) if indices is None else len(indices)
-        if count == len(self.values):
+        is_coded, rows, indices = isinstance(self.values, CodedColumn), read.rows, read.indices
+        if read.count == len(self.values):
             return self.values.decoded() if is_coded else self.values
         if len(self.values) < len(rows):
             rows, indices = rows[self.rows], None
@@ -94,42 +93,69 @@ class _MorselColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class _RowsToRead:
-    """Rows of a morsel to decode.
+class _Rows:
+    """Rows of a morsel.
 
     Attributes
     ----------
     rows
         A flag for each row of the morsel.
-    selection
-        The same rows by row group: spans, or indices if single rows are picked.
-    indices
-        The indices of the flags if single rows are picked.
+    count
+        Number of flags that are set.
+    spans
+        The same rows by row group, if they are whole pages.
+    indices, picked
+        The indices of the flags, and the rows by row group, if single rows are picked.
     """
 
     rows: np.ndarray
-    selection: Sequence[RowSelection]
+    count: int
+    spans: Sequence[RowSpan] = ()
     indices: np.ndarray | None = None
+    picked: Sequence[RowIndices] = ()
 
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return sum([one.count for one in self.selection])
 
-    @property
-    def spans(self) -> list[RowSpan]:
-        """The spans among the selection: all of it, or nothing."""
-        return [one for one in self.selection if isinstance(one, RowSpan)]
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the morsels of a filter learn of the columns.
+
+    Attributes
+    ----------
+    uncoded
+        The columns that were asked for codes, and have none.
+    pages
+        The power of two of the smallest page of columns in some row groups; None if single rows of
+        these are read.
+    """
+
+    uncoded: set[int] = field(default_factory=set)
+    pages: dict[tuple[tuple[int, ...], bytes], int | None] = field(default_factory=dict)
+
+    def page(
+        self, projection: Projection, columns: Sequence[int], groups: np.ndarray
+    ) -> int | None:
+        """Return what `pages` has of columns in some row groups, or find it out."""
+        key = tuple(columns), groups.tobytes()
+        try:
+            return self.pages[key]
+        except KeyError:
+            # Other threads may drop what they find here.
+            page = _page_of(projection, columns, np.unique(groups))
+        if len(self.pages) >= _KEPT_PAGES:
+            self.pages.clear()
+        self.pages[key] = page
+        return page
 
 
 class Morsel:
     """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
-    def __init__(self, blocks: Blocks, reader: ColumnReader, uncoded: set[int]) -> None:
-        """All rows pass until a step is applied; columns without codes are put into `uncoded`."""
+    def __init__(self, blocks: Blocks, reader: ColumnReader, known: "Known") -> None:
+        """All rows pass until a step is applied; what is learned is put into `known`."""
         self._blocks = blocks
+        self._block_rows = blocks.rows
         self._reader = reader
-        self._uncoded = uncoded
+        self._known = known
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
         self._columns: dict[int, _MorselColumn] = {}
@@ -140,59 +166,56 @@ class Morsel:
         is_open = blocks.open[number]
         if not is_open.any():
             return
-        check_rows(int(blocks.rows.sum()), "the rows of a filter")
-        rows = is_open.repeat(blocks.rows)
         if passing is None:
-            read = _RowsToRead(rows, blocks[is_open].spans())
+            check_rows(int(self._block_rows.sum()), "the rows of a filter")
+            some = blocks[is_open]
+            rows = is_open.repeat(self._block_rows)
+            read = _Rows(rows, int(some.rows.sum()), some.spans())
         else:
-            rows &= passing
+            rows = is_open.repeat(self._block_rows) & passing
             read = self._pages(rows, step.columns) or self._picked(rows)
         if not read.count:
             return
         true = self._mask_of_codes(step, read)
         if true is None:
-            true = step.mask(self._values(step.columns, read.rows, read), read.count)
-        if len(true) == len(read.rows):
+            true = step.mask(self._values(step.columns, read, read), read.count)
+        if len(true) == len(rows):
             self._passing = true if passing is None else passing & true
         else:
-            self._passing = np.ones_like(rows) if passing is None else passing
+            self._passing = ~np.zeros(len(rows), np.bool_) if passing is None else passing
             self._passing[read.rows if read.indices is None else read.indices] &= true
 
-    def _pages(self, rows: np.ndarray, columns: Iterable[int]) -> _RowsToRead | None:
+    def _pages(self, rows: np.ndarray, columns: Sequence[int]) -> _Rows | None:
         """Return the pages that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
-        blocks, projection = self._blocks, self._reader.projection
-        indices = list(dict.fromkeys(columns))
-        lines = [line for index in indices for line in projection.nodes(index)]
-        nbytes = max(map(projection.nbytes, indices), default=0)
-        if not lines or nbytes > LARGE_ROW * projection.version.head.rows:
-            # Most chunks may have none of these rows.
-            return None
-        page = _page_of(projection.version, lines, blocks.groups)
+        blocks = self._blocks
+        page = self._known.page(self._reader.projection, columns, blocks.groups)
         if page is None:
             return None
         pages, _ = blocks.pages(1 << page)
-        has_row = np.logical_or.reduceat(rows, pages.rows.cumsum() - pages.rows)
-        if np.count_nonzero(rows) * tuning.current.rows_per_selected <= pages.rows[has_row].sum():
+        counts = pages.rows
+        has_row = np.logical_or.reduceat(rows, counts.cumsum() - counts)
+        count = int(counts[has_row].sum())
+        if np.count_nonzero(rows) * tuning.current.rows_per_selected <= count:
             return None
-        return _RowsToRead(has_row.repeat(pages.rows), pages[has_row].spans())
+        return _Rows(has_row.repeat(counts), count, pages[has_row].spans())
 
-    def _picked(self, rows: np.ndarray) -> _RowsToRead:
+    def _picked(self, rows: np.ndarray) -> _Rows:
         """Return these rows, one by one."""
         (indices,) = rows.nonzero()
-        return _RowsToRead(rows, self._blocks.picked(indices), indices)
+        return _Rows(rows, len(indices), (), indices, self._blocks.picked(indices))
 
-    def _mask_of_codes(self, step: Step, read: _RowsToRead) -> np.ndarray | None:
+    def _mask_of_codes(self, step: Step, read: _Rows) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
         if len(step.columns) != 1 or not step.terms or read.indices is not None:
             return None
         (index,) = step.columns
-        if index not in self._columns and index not in self._uncoded:
+        if index not in self._columns and index not in self._known.uncoded:
             coded = codes.read(self._reader, index, read.spans)
             if coded is None:
-                self._uncoded.add(index)
+                self._known.uncoded.add(index)
             else:
                 self._columns[index] = _MorselColumn(read.rows, coded)
         column = self._columns.get(index)
@@ -208,20 +231,21 @@ class Morsel:
 
     def result(self, columns: Iterable[int]) -> FilteredRows:
         """Return the rows that pass all steps, and these columns of them."""
+        columns = list(dict.fromkeys(columns))
         if self._passing is None:
             spans = self._blocks.spans()
-            return FilteredRows(spans, self._read(columns, spans))
-        columns, picked = list(columns), self._picked(self._passing)
+            arrays = self._reader.columns(columns, spans) if columns else ()
+            return FilteredRows(spans, dict(zip(columns, arrays, strict=True)))
+        picked = self._picked(self._passing)
         read = self._pages(self._passing, columns) or picked
         if read is not picked:
             self._read_codes(columns, read)
-        values = self._values(columns, self._passing, read, picked.indices)
-        return FilteredRows(picked.selection, values)
+        return FilteredRows(picked.picked, self._values(columns, picked, read))
 
-    def _read_codes(self, columns: Iterable[int], read: _RowsToRead) -> None:
+    def _read_codes(self, columns: Iterable[int], read: _Rows) -> None:
         """Read text as codes where possible: then only the text of passing rows is written."""
         schema = self._reader.projection.schema
-        for index in dict.fromkeys(columns):
+        for index in columns:
             type_ = schema.field(index).type
             if index not in self._columns and (is_text(type_) or is_binary(type_)):
                 coded = codes.read(self._reader, index, read.spans)
@@ -229,47 +253,32 @@ class Morsel:
                     self._columns[index] = _MorselColumn(read.rows, coded)
 
     def _values(
-        self,
-        columns: Iterable[int],
-        rows: np.ndarray,
-        read: _RowsToRead,
-        indices: np.ndarray | None = None,
+        self, columns: Iterable[int], rows: _Rows, read: _Rows
     ) -> dict[int, pa.ChunkedArray]:
-        """Return columns of these rows; those that do not cover them yet are read.
-
-        `places` are the indices of the flags set in `rows`, if they are known.
-        """
-        missing = unread(columns, rows, {index: one.rows for index, one in self._columns.items()})
-        for index, values in self._read(missing, read.selection).items():
-            self._columns[index] = _MorselColumn(read.rows, values)
-        return {index: self._columns[index].of(rows, indices) for index in columns}
-
-    def _read(
-        self, columns: Iterable[int], selection: Sequence[RowSelection]
-    ) -> dict[int, pa.ChunkedArray]:
-        """Decode columns: whole pages for spans, single rows for indices."""
-        indices = list(dict.fromkeys(columns))
-        if not indices:
-            return {}
-        spans = [one for one in selection if isinstance(one, RowSpan)]
-        if len(spans) == len(selection):
-            arrays = self._reader.columns(indices, spans)
-        else:
-            arrays = self._reader.rows(indices, [one.picked() for one in selection])
-        return dict(zip(indices, arrays, strict=True))
+        """Return columns of these rows; of those that do not cover them yet, `read` is read."""
+        known = self._columns
+        missing = unread(columns, rows.rows, {index: one.rows for index, one in known.items()})
+        if missing:
+            if read.indices is None:
+                arrays = self._reader.columns(missing, read.spans)
+            else:
+                arrays = self._reader.rows(missing, read.picked)
+            for index, values in zip(missing, arrays, strict=True):
+                known[index] = _MorselColumn(read.rows, values)
+        return {index: known[index].of(rows) for index in columns}
 
 
-def _page_of(version: Version, lines: Sequence[int], groups: np.ndarray) -> int | None:
-    """Return the power of two of the smallest page of some parts; None if items are chunks."""
-    known: dict[tuple[tuple[int, ...], bytes], int | None] = version.made("pages", dict)
-    key = tuple(lines), groups.tobytes()
-    if key not in known:
-        if len(known) >= _KEPT_PAGES:
-            known.clear()
-        parts = version.records(lines, np.unique(groups)).parts
-        has_items = (parts["flags"] & ITEM_CHUNKS).any()
-        known[key] = None if has_items else int(parts["page"].min())
-    return known[key]
+def _page_of(projection: Projection, columns: Sequence[int], groups: np.ndarray) -> int | None:
+    """Return the power of two of the smallest page of columns; None to read single rows.
+
+    Items that are chunks are read so, and very large rows: most chunks have none that is wanted.
+    """
+    nbytes = max(map(projection.nbytes, columns), default=0)
+    if not columns or nbytes > LARGE_ROW * projection.version.head.rows:
+        return None
+    lines = [line for index in columns for line in projection.nodes(index)]
+    parts = projection.version.records(lines, groups).parts
+    return None if (parts["flags"] & ITEM_CHUNKS).any() else int(parts["page"].min())
 
 
 def unread(columns: Iterable[int], rows: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:

@@ -29,7 +29,7 @@ from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Call, Term, names, parts
 from blztable.engine.query.fields import as_columns
-from blztable.engine.query.morsel import FilteredRows, Morsel, Step
+from blztable.engine.query.morsel import FilteredRows, Known, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
@@ -42,7 +42,7 @@ from blztable.format.records import Records
 _SELECTIVITY = {"equal": 0.02, "is_in": 0.05, "starts_with": 0.05, "is_null": 0.1}
 _SELECTIVITY_ELSE = 0.4
 # Row groups whose pages are judged together, and plans that a projection keeps.
-_GROUPS_AT_ONCE, _KEPT_PLANS = 4096, 64
+_GROUPS_AT_ONCE, _KEPT_PLANS = 4096, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,10 @@ class Plan:
         The row groups that have these, the live rows of the table before each, and its live rows.
     groups_in_leaves
         How many row groups the leaves have that may match.
-    uncoded
-        The columns that were asked for codes, and have none.
+    known
+        What morsels learned of the columns.
+    is_decided
+        True if the records alone answer the filter, for all rows.
     """
 
     expression: pc.Expression
@@ -79,7 +81,8 @@ class Plan:
     firsts: np.ndarray
     rows: np.ndarray
     groups_in_leaves: int
-    uncoded: set[int] = field(default_factory=set)
+    is_decided: bool
+    known: Known = field(default_factory=Known)
 
 
 class Scan:
@@ -104,7 +107,7 @@ class Scan:
     @property
     def is_decided(self) -> bool:
         """True if the records alone answer the filter, for all rows."""
-        return not self.plan.blocks.open.any()
+        return self.plan.is_decided
 
     def spans(self, start: int, stop: int) -> list[RowSpan]:
         """Return the rows from `start` to `stop` of the table, in row groups that may match."""
@@ -169,7 +172,7 @@ class Scan:
 
     def _applied(self, steps: Sequence[Step], blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Return the blocks as a morsel to which these steps were applied in order."""
-        morsel = Morsel(blocks, reader, self.plan.uncoded)
+        morsel = Morsel(blocks, reader, self.plan.known)
         for number, step in enumerate(steps):
             morsel.apply(number, step)
         return morsel
@@ -233,6 +236,7 @@ def _new_plan(projection: Projection, filters: pc.Expression) -> Plan:
         projection.version.first_rows(kept),
         projection.version.group_records(kept)["rows"].astype(np.int64),
         len(groups),
+        is_decided=not blocks.open.any(),
     )
 
 

@@ -96,6 +96,8 @@ def read_selected(
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
                 progress.report()
+    if len(results) == 1:
+        return results[0]
     types = [reader.projection.schema.field(index).type for index in columns]
     arrays = [
         pa.chunked_array([chunk for one in results for chunk in one.arrays[place].chunks], type_)
@@ -119,7 +121,7 @@ def windows(
     kept = list(rows)
     if scan is not None:
         projection, kept = scan.projection, scan.within(rows)
-    size = sum(projection.nbytes(index) for index in columns)
+    size = sum(map(projection.nbytes, columns))
 
     def may_be_cut(number: int) -> bool:
         return any(projection.root(index).takes_memory(kept[number].group) for index in columns)
@@ -257,8 +259,8 @@ def numbers(
 
 def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:
     """Concatenate indices, as one range if they are consecutive."""
-    if not parts:
-        return range(0)
+    if len(parts) < 2:
+        return parts[0] if parts else range(0)
     ranges = [part for part in parts if isinstance(part, range)]
     if len(ranges) == len(parts) and all(one.stop == two.start for one, two in pairwise(ranges)):
         return range(ranges[0].start, ranges[-1].stop)

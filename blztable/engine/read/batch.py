@@ -364,7 +364,7 @@ class _MatrixReader:
         group = self._groups[cell % len(self._groups)]
         part = self._parts.open(columns.lines[column], group)
         place = columns.values[column // columns.per_block][column % columns.per_block, rows]
-        with part.error_context():
+        with part.errors:
             chosen = [slice(0, part.rows)]
             part.fill(chosen, place.view(np.uint8))
             is_nan = columns.form_of["nan_is_null"][cell]

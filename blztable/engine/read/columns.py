@@ -10,7 +10,7 @@ Columns can also be read as codes, and as dictionaries of what the codes stand f
 
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ class OpenColumns(Closing):
 
     def __init__(self, projection: Projection, parts: OpenParts | None = None) -> None:
         """Open nothing yet; parts that are given are not closed with the reader."""
-        self.projection = projection
+        self.projection, self.version = projection, projection.version
         self.parts = OpenParts(projection.version) if parts is None else parts
         self._is_owner = parts is None
 
@@ -46,11 +46,6 @@ class OpenColumns(Closing):
     def whole(cls, version: Version) -> "OpenColumns":
         """Return a reader of all columns of a version, as stored."""
         return cls(Projection.of(version))
-
-    @property
-    def version(self) -> Version:
-        """The version."""
-        return self.projection.version
 
     def of(self, projection: Projection) -> "OpenColumns":
         """Return a reader of another projection of the version, which this one closes."""
@@ -97,9 +92,11 @@ class OpenColumns(Closing):
             The result does not fit into the machine's memory.
         """
         deleted = self.version.deleted
-        selected = selection.stored_spans(deleted, selected)
+        if deleted:
+            selected = selection.stored_spans(deleted, selected)
         found = self._read(indices, selected, progress, with_nans)
-        found = selection.without_deleted(found, deleted, selected)
+        if deleted:
+            found = selection.without_deleted(found, deleted, selected)
         return [found[index] for index in indices]
 
     def rows(
@@ -112,7 +109,8 @@ class OpenColumns(Closing):
 
         `order` has, for each row of the result, its index among the selected rows.
         """
-        selected = selection.stored_rows(self.version.deleted, selected)
+        if deleted := self.version.deleted:
+            selected = selection.stored_rows(deleted, selected)
         found = self._read(indices, selected)
         if order is not None:
             found = {index: selection.reordered(one, order) for index, one in found.items()}
@@ -190,32 +188,31 @@ class OpenColumns(Closing):
         with_nans: Container[int] = (),
     ) -> dict[int, pa.ChunkedArray]:
         """Return stored rows of columns, by index."""
+        found: dict[int, pa.ChunkedArray] = {}
+        if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
+            found = self._batches(indices, selected, progress, with_nans)
+        projection, parts = self.projection, self.parts
+        nodes = {index: projection.nodes(index) for index in indices if index not in found}
+        parts.describe([*chain(*nodes.values())], sorted({one.group for one in selected}))
         nested: dict[int, NestedRead] = {}
-        reads: dict[int, Sequence[FlatRead]] = {}
-        found = self._batches(indices, selected, progress, with_nans)
-        indices = [index for index in dict.fromkeys(indices) if index not in found]
-        lines = [line for index in indices for line in self.projection.nodes(index)]
-        self.parts.describe(lines, sorted({one.group for one in selected}))
-        for index in indices:
-            type_ = self.projection.schema.field(index).type
+        reads: list[FlatRead] = []
+        for index, lines in nodes.items():
+            type_ = projection.schema.field(index).type
             if is_nested(type_):
-                one = nested[index] = self._nested(index, selected)
-                reads[index] = [FlatRead(self.parts, *node) for node in one.pages.items()]
-                continue
-            line = self.projection.nodes(index)[0]
-            if index in self.projection.dictionaries:
-                reads[index] = [DictionaryRead(self.parts, line, selected, type_)]
-                continue
-            is_nan = index in with_nans
-            reads[index] = [FlatRead(self.parts, line, selected, with_nans=is_nan)]
-        arrays = iter(read_flat(self.parts, [one for of in reads.values() for one in of], progress))
-        for index, of_column in reads.items():
-            columns = [next(arrays) for _ in of_column]
+                nested[index] = one = NestedRead(parts, type_, lines, selected)
+                reads += [FlatRead(parts, *node) for node in one.pages.items()]
+            elif index in projection.dictionaries:
+                reads.append(DictionaryRead(parts, lines[0], selected, type_))
+            else:
+                is_nan = index in with_nans
+                reads.append(FlatRead(parts, lines[0], selected, with_nans=is_nan))
+        arrays = iter(read_flat(parts, reads, progress))
+        for index in nodes:
             if index in nested:
                 one = nested[index]
-                found[index] = one.array(dict(zip(one.pages, columns, strict=True)))
+                found[index] = one.array(dict(zip(one.pages, arrays, strict=False)))
             else:
-                found[index] = columns[0]
+                found[index] = next(arrays)
         return found
 
     def _batches(
@@ -226,8 +223,6 @@ class OpenColumns(Closing):
         with_nans: Container[int],
     ) -> dict[int, pa.ChunkedArray]:
         """Return the columns that many small parts are read of at once."""
-        if len(indices) * len(selected) < tuning.current.matrix_columns_read:
-            return {}
         spans = [one for one in selected if isinstance(one, RowSpan)]
         if not spans and selected:
             return self._picked(indices, selected, progress)
@@ -279,7 +274,7 @@ class OpenColumns(Closing):
 
 
 def _append_values(found: list[pa.Array | None], part: Part, most: int) -> None:
-    with part.error_context():
+    with part.errors:
         found.append(part.values_of_codes(most))
 
 

@@ -10,14 +10,14 @@ Tasks of few bytes are joined. A read of few bytes runs in the caller's thread a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
-from blztable.arrow.types import as_stored, bitmap, nulls, stored_type, view
+from blztable.arrow.types import as_stored, bitmap, nulls, stored_type
 from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
@@ -25,7 +25,7 @@ from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
-from blztable.format.records import NAN_IS_NULL, VALID, VALUES, Array
+from blztable.format.records import VALUES, Array
 
 # Arrays of fewer bytes, as a mean, are joined.
 JOINED_BYTES = 1 << 20
@@ -41,11 +41,9 @@ def read_flat(
     for one in reads:
         nbytes += one.nbytes
     check_memory(nbytes, parts.version.store.name)
-    for one in reads:
-        one.allocate()
-    tasks = chain.from_iterable([one.tasks() for one in reads])
-    is_small = nbytes < tuning.current.one_thread_bytes
-    run(joined(tasks, progress), progress.report if progress else None, is_alone=is_small)
+    tasks = joined(chain.from_iterable([one.tasks() for one in reads]), progress)
+    is_alone = nbytes < tuning.current.one_thread_bytes or len(tasks) < 2
+    run(tasks, progress.report if progress else None, is_alone=is_alone)
     return [one.finish() for one in reads]
 
 
@@ -53,18 +51,20 @@ def read_flat(
 SizedTask = tuple[int, float, Callable[[], None]]
 
 
-def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> Iterator[Task]:
-    """Yield tasks of several small ones."""
+def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> list[Task]:
+    """Return tasks of several small ones."""
+    found: list[Task] = []
     waiting: list[Callable[[], None]] = []
     nbytes, cells = 0, 0.0
     for size, share, task in tasks:
         waiting.append(task)
         nbytes, cells = nbytes + max(size, LEAST_BYTES), cells + share
         if nbytes >= tuning.current.read_task_bytes:
-            yield partial(_run_all, waiting, cells, progress)
+            found.append(partial(_run_all, waiting, cells, progress))
             waiting, nbytes, cells = [], 0, 0.0
     if waiting:
-        yield partial(_run_all, waiting, cells, progress)
+        found.append(partial(_run_all, waiting, cells, progress))
+    return found
 
 
 def _run_all(tasks: list[Callable[[], None]], cells: float, progress: Progress | None) -> None:
@@ -99,57 +99,55 @@ class FlatRead:
         self._rows: list[tuple[Part, Chosen, int, int]] = []
         self._with_nans = with_nans
         self.count = self.nbytes = 0
-        for part, rows in _by_part(parts, line, selected):
-            count = count_of(rows)
-            nbytes = _nbytes(part, count)
+        for group, rows, count in _by_group(selected):
+            part = parts.open(line, group)
+            nbytes = int(part.row_bytes * count)
             self._rows.append((part, rows, count, nbytes))
             self.count += count
             self.nbytes += nbytes
         # Of values of one width.
         self._width = _width(self.type)
+        self._buffer: pa.Buffer | None = None
         self._values: Array | None = None
         # By task: the first row, and which rows have a value.
         self._valid: list[tuple[int, Array]] = []
         self._arrays: list[pa.Array | None] = []
 
-    def allocate(self) -> None:
-        """Make the memory of values of one width, in the caller's thread.
+    def tasks(self) -> list[SizedTask]:
+        """Make the memory of values of one width; return the tasks.
 
-        Memory that several threads allocate is returned late and reused rarely.
+        This is called in the caller's thread: memory that several threads allocate is returned late
+        and reused rarely.
         """
         if self._width is not None:
             self._buffer = pa.allocate_buffer(self.count * self._width)
-            self._values = view(self._buffer)
-
-    def tasks(self) -> Iterator[SizedTask]:
-        """Yield the tasks."""
+            self._values = np.frombuffer(self._buffer, np.uint8)
+        found: list[SizedTask] = []
         first = 0
         self._arrays = [None] * len(self._rows)
         most = 2 * tuning.current.span_bytes
         for number, (part, rows, count, nbytes) in enumerate(self._rows):
             share = part.share / max(part.rows, 1)
             if self._width is None:
-                yield nbytes, share * count, partial(self._make, number, part, rows)
+                found.append((nbytes, share * count, partial(self._make, number, part, rows)))
             elif nbytes <= most:
-                yield nbytes, share * count, partial(self._fill, part, rows, first)
+                task = partial(self._fill, part, rows, first, first + count)
+                found.append((nbytes, share * count, task))
                 first += count
             else:
                 for some in _cut(part, rows):
                     count = count_of(some)
-                    yield (
-                        _nbytes(part, count),
-                        share * count,
-                        partial(self._fill, part, some, first),
-                    )
+                    task = partial(self._fill, part, some, first, first + count)
+                    found.append((int(part.row_bytes * count), share * count, task))
                     first += count
+        return found
 
-    def _fill(self, part: Part, rows: Chosen, first: int) -> None:
+    def _fill(self, part: Part, rows: Chosen, first: int, last: int) -> None:
         """Decode values of one width to their place."""
         assert self._values is not None
         assert self._width is not None
-        last = first + count_of(rows)
         out = self._values[first * self._width : last * self._width]
-        with part.error_context():
+        with part.errors:
             part.fill(rows, out)
             valid = part.valid(rows, None if self._with_nans else out)
         if valid is not None and not valid.all():
@@ -166,7 +164,16 @@ class FlatRead:
     def finish(self) -> pa.ChunkedArray:
         """Return the rows."""
         if self._values is not None:
-            return pa.chunked_array([self._whole()], self.type)
+            validity, values = None, self._buffer
+            if self._valid:
+                valid = np.ones(self.count, bool)
+                for first, some in self._valid:
+                    valid[first : first + len(some)] = some
+                validity = bitmap(valid)
+            if self.type.id == pa.lib.Type_BOOL:
+                values = bitmap(self._values)
+            whole = pa.Array.from_buffers(self.type, self.count, [validity, values])
+            return pa.chunked_array([whole], self.type)
         arrays = [one for one in self._arrays if one is not None]
         if not arrays:
             return pa.chunked_array([nulls(0, self.type)], self.type)
@@ -174,19 +181,6 @@ class FlatRead:
             arrays = [one.cast(self.type) for one in _together(arrays)]
             return pa.chunked_array(arrays, self.type)
         return pa.chunked_array(_together(arrays), self.type)
-
-    def _whole(self) -> pa.Array:
-        """Return the values of one width as an array."""
-        validity, values = None, self._buffer
-        assert self._values is not None
-        if self._valid:
-            valid = np.ones(self.count, bool)
-            for first, some in self._valid:
-                valid[first : first + len(some)] = some
-            validity = bitmap(valid)
-        if pa.types.is_boolean(self.type):
-            values = bitmap(self._values)
-        return pa.Array.from_buffers(self.type, self.count, [validity, values])
 
 
 class CodesRead(FlatRead):
@@ -199,7 +193,7 @@ class CodesRead(FlatRead):
 
     def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return the codes."""
-        with part.error_context():
+        with part.errors:
             codes = part.codes(rows)
             valid = part.valid(rows)
             type_ = pa.from_numpy_dtype(codes.dtype)
@@ -228,7 +222,7 @@ class DictionaryRead(FlatRead):
 
     def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return rows of a part: its codes and items, or those of its values."""
-        with part.error_context():
+        with part.errors:
             items = part.values_of_codes(part.rows)
             if items is None:
                 return as_stored(part.array(rows)).dictionary_encode().cast(self.type)
@@ -239,48 +233,38 @@ class DictionaryRead(FlatRead):
             return pa.DictionaryArray.from_arrays(indices, items.cast(self.type.value_type))
 
 
-def _by_part(
-    parts: OpenParts, line: int, selected: Sequence[RowSelection]
-) -> Iterator[tuple[Part, Chosen]]:
-    """Yield the rows of each part; spans of one part are joined."""
+def _by_group(selected: Sequence[RowSelection]) -> list[tuple[int, Chosen, int]]:
+    """Return the rows of each row group, and their number; spans of one are joined."""
+    found: list[tuple[int, Chosen, int]] = []
     group: int | None = None
     slices: list[slice] = []
+    count = 0
     for one in selected:
-        if not one.count:
-            continue
-        if slices and (one.group != group or isinstance(one, RowIndices)):
-            assert group is not None
-            yield parts.open(line, group), slices
-            slices = []
-        group = one.group
         if isinstance(one, RowIndices):
-            yield parts.open(line, group), one.rows
-        elif slices and slices[-1].stop == one.start:
-            slices[-1] = slice(slices[-1].start, one.stop)
-        else:
-            slices.append(slice(one.start, one.stop))
-    if slices:
-        assert group is not None
-        yield parts.open(line, group), slices
+            if len(one.rows):
+                found.append((one.group, one.rows, len(one.rows)))
+                group = None
+        elif one.start < one.stop:
+            if one.group != group:
+                group, slices, count = one.group, [], 0
+            else:
+                found.pop()
+            if slices and slices[-1].stop == one.start:
+                slices[-1] = slice(slices[-1].start, one.stop)
+            else:
+                slices.append(slice(one.start, one.stop))
+            count += one.stop - one.start
+            found.append((group, slices, count))
+    return found
 
 
+@lru_cache(maxsize=1024)
 def _width(type_: pa.DataType) -> int | None:
     """Return the bytes of a value as it is decoded; None for types of variable width."""
     if pa.types.is_dictionary(type_):
         return None
     form = physical(stored_type(type_))
     return None if form.form in (Form.BYTES, Form.ITEMS, Form.NOTHING) else form.width
-
-
-def _nbytes(part: Part, count: int) -> int:
-    """Return the bytes of rows of a part as they are decoded, about."""
-    nbytes = count * part.form.width
-    if part.form.form is Form.BYTES and part.rows:
-        nbytes += max(part.nbytes - part.rows * part.form.width, 0) * count // part.rows
-    valid = part.streams.get(VALID)
-    if part.flags & NAN_IS_NULL or valid is not None:
-        nbytes += count // 8
-    return nbytes
 
 
 def _cut(part: Part, rows: Chosen) -> Iterator[Chosen]:

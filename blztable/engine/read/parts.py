@@ -5,10 +5,11 @@ file is read. A task reads chunks that lie side by side by one call, compares ea
 decompresses it into the result, or into memory of the thread, and decodes it while it is in the
 cache (`columns/parts/decode.py`).
 
-Errors of streams say which chunk; `Part.error_context` adds the file and the column.
+Errors of streams say which chunk; `Part.errors` adds the file and the column.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from blztable.cached import Cache, cached_property, trim
 from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import Chosen, EncodedRows
+from blztable.columns.parts.physical import Form
 from blztable.engine.read.files import ErrorContext, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
@@ -33,13 +35,13 @@ from blztable.format.chunk import (
     address_of,
     decompress_blocks,
     decompress_into,
-    touched,
 )
 from blztable.format.records import (
     CHUNK,
     DIGEST_BYTES,
     ITEMS_VALID,
     LENGTHS,
+    NAN_IS_NULL,
     PER_ITEM,
     VALID,
     VALUES,
@@ -214,12 +216,13 @@ class StoredStream:
         if not len(starts):
             return
         whole = self._chunk
-        needed = touched(starts, stops, whole, len(self._sizes))
-        lows = needed * whole
-        firsts = stops.searchsorted(lows, "right").tolist()
-        lasts = starts.searchsorted(lows + whole).tolist()
+        # The ranges of each chunk. Methods of arrays: functions of numpy make calls of Python.
+        lows = np.arange(len(self._sizes)) * whole
+        firsts = stops.searchsorted(lows, "right")
+        lasts = starts.searchsorted(lows + whole)
+        needed = (firsts < lasts).nonzero()[0]
         room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        ranges = zip(needed.tolist(), firsts, lasts, strict=True)
+        ranges = zip(needed.tolist(), firsts[needed].tolist(), lasts[needed].tolist(), strict=True)
         behind = (needed[1:] - needed[:-1] != 1).nonzero()[0].tolist()
         begin = 0
         for end in [*behind, len(needed) - 1]:
@@ -228,11 +231,9 @@ class StoredStream:
                 for chunk in self._fetched(number, stop):
                     number, first, last = next(ranges)
                     low = number * whole
-                    some = room[: min(whole, self.nbytes - low)]
-                    self._decompress_blocks(
-                        number, chunk, some, starts[first:last], stops[first:last]
-                    )
-                    yield low, first, last, some
+                    out, some = room[: min(whole, self.nbytes - low)], slice(first, last)
+                    self._decompress_blocks(number, chunk, out, starts[some], stops[some])
+                    yield low, first, last, out
                 number += 1
             begin = end + 1
 
@@ -402,8 +403,8 @@ class Part(EncodedRows):
 
     Attributes
     ----------
-    context
-        The file and the column, for errors.
+    context, errors
+        The file and the column, and what prefixes errors with them.
     cbytes
         The bytes of its chunks and digests.
     key
@@ -430,6 +431,7 @@ class Part(EncodedRows):
         streams: dict[int, StoredStream] = {}
         super().__init__(type_, rows, page, flags, records.pages[first:last], nbytes, streams)
         self.context, self.key = context, file.key if file is not None else ""
+        self.errors = ErrorContext(context)
         self.share = float(rows)
         self._file = file
         first, last = records.first_stream[number : number + 2].tolist()
@@ -475,6 +477,15 @@ class Part(EncodedRows):
         items = sum(one.nbytes for one in self.streams.values() if one.name >= ITEMS_VALID)
         return PART_BYTES + sum(one.words.nbytes for one in self.streams.values()) + 2 * items
 
+    @cached_property
+    def row_bytes(self) -> float:
+        """Return the bytes that a row takes when it is decoded, about."""
+        nbytes = float(self.form.width)
+        if self.form.form is Form.BYTES and self.rows:
+            nbytes += max(self.nbytes / self.rows - self.form.width, 0)
+        has_bitmap = self.flags & NAN_IS_NULL or VALID in self.streams
+        return nbytes + 1 / 8 if has_bitmap else nbytes
+
     @property
     def page_rows(self) -> int:
         """Return the rows of a page."""
@@ -483,12 +494,12 @@ class Part(EncodedRows):
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
         if self._file is not None:
-            with self.error_context():
+            with self.errors:
                 self._file.check()
 
     def array(self, chosen: slice | Chosen = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type; errors name the file and the chunk."""
-        with self.error_context():
+        with self.errors:
             return super().array(chosen)
 
     def allocate(self, nbytes: int) -> pa.Buffer:
@@ -504,10 +515,6 @@ class Part(EncodedRows):
             return 0, 0
         words = stream.words
         return int(words[start >> self.page]), int(words[-(-stop // self.page_rows)])
-
-    def error_context(self) -> ErrorContext:
-        """Prefix errors with the file and the column."""
-        return ErrorContext(self.context)
 
 
 class _Described(NamedTuple):
@@ -542,9 +549,10 @@ class OpenParts(Closing):
         groups are read.
         """
         known = self._described
+        if known.keys() >= set(product(lines, groups)):
+            return
         lines = [line for line in lines if any((line, group) not in known for group in groups)]
-        if lines:
-            self._describe(lines, groups)
+        self._describe(lines, groups)
 
     def _describe(
         self, lines: Sequence[int], groups: Sequence[int]

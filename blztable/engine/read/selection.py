@@ -109,8 +109,10 @@ def without_deleted(
     columns: Mapping[int, pa.ChunkedArray], deleted: Deleted, spans: Sequence[RowSpan]
 ) -> dict[int, pa.ChunkedArray]:
     """Return columns of spans of stored rows without the deleted ones among them."""
+    if not deleted:
+        return dict(columns)
     among, before = [np.empty(0, np.int64)], 0
-    for span in spans if deleted else ():
+    for span in spans:
         gone = deletions.unpack(deleted[span.group])
         first, last = np.searchsorted(gone, [span.start, span.stop])
         among.append(gone[first:last] - span.start + before)

@@ -91,8 +91,10 @@ class Projection:
 
     def nodes(self, index: int) -> Sequence[int]:
         """Return the lines of a column's nodes, in pre-order; the first is the root."""
-        columns = len(self.version.schema)
-        return self.version.nodes(index) if index < columns else self.fields[index - columns]
+        roots, columns = self.version.roots, len(self.version.schema)
+        if index < columns:
+            return range(roots[index], roots[index + 1])
+        return self.fields[index - columns]
 
     def column_of(self, index: int) -> int:
         """Return the index of a column, or of the nested column that has this field."""
@@ -108,7 +110,7 @@ class Projection:
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
-        return sum(self.version.nbytes(line) for line in self.nodes(index))
+        return sum([self.version.nbytes(line) for line in self.nodes(index)])
 
     def cbytes(self, index: int) -> int:
         """Return the bytes on disk of all nodes of a column."""

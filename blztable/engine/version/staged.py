@@ -86,7 +86,7 @@ class StagedVersion(Version):
             base.facts,
             base=base,
             _schema_bytes=base.schema_bytes,
-            _roots=base._roots,
+            roots=base.roots,
         )
 
     @classmethod
@@ -150,7 +150,7 @@ class StagedVersion(Version):
             self.schema,
             facts,
             _schema_bytes=self.schema_bytes,
-            _roots=self._roots,
+            roots=self.roots,
         )
 
     def with_appends_changed(self) -> "StagedVersion":
@@ -211,9 +211,9 @@ class StagedVersion(Version):
         if is_changed:
             fields["changed"] = CHANGED
         head = replace(self.head, paths=paths, rows=facts.rows, requires=requires, **fields)
-        roots = self._roots if paths == self.paths and schema.types == self.schema.types else ()
+        roots = self.roots if paths == self.paths and schema.types == self.schema.types else ()
         return StagedVersion(
-            self.store, head, schema, facts, base=self.base, _schema_bytes=encoded, _roots=roots
+            self.store, head, schema, facts, base=self.base, _schema_bytes=encoded, roots=roots
         )
 
     def _arranged(self, lines: Sequence[Records | int]) -> tuple[Facts, Records]:

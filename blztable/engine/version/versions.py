@@ -79,12 +79,12 @@ class Version:
     )
     # The line of each field's root, and at the end the number of lines; of another version with the
     # same columns, because it takes long for very many.
-    _roots: Sequence[int] = field(default=(), repr=False, kw_only=True)
+    roots: Sequence[int] = field(default=(), repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Match fields with lines; raise CorruptError if nodes of a field are missing."""
-        if not self._roots:
-            object.__setattr__(self, "_roots", roots_of(self.schema, self.paths))
+        if not self.roots:
+            object.__setattr__(self, "roots", roots_of(self.schema, self.paths))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -109,7 +109,7 @@ class Version:
     @property
     def deleted(self) -> Deleted:
         """The deleted rows of each row group; empty if there are none."""
-        if not self.deleted_rows:
+        if not self.facts.deleted_rows:
             return ()
         return self.made("deleted", lambda: tuple(self.facts.words()))
 
@@ -163,19 +163,19 @@ class Version:
     @property
     def is_flat(self) -> bool:
         """True if no field has a nested type, so that each has one line."""
-        return isinstance(self._roots, range)
+        return isinstance(self.roots, range)
 
     def nodes(self, index: int) -> range:
         """Return the lines of a field's nodes, in pre-order; the first is the root."""
-        return range(self._roots[index], self._roots[index + 1])
+        return range(self.roots[index], self.roots[index + 1])
 
     def field_of(self, line: int) -> int:
         """Return the index of the field that a node belongs to."""
-        return bisect_right(self._roots, line) - 1
+        return bisect_right(self.roots, line) - 1
 
     def node(self, line: int) -> pa.Field:
         """Return the flat type of a node, and its path of names as the name of a field."""
-        if isinstance(self._roots, range):
+        if isinstance(self.roots, range):
             return self.schema.field(line)
         nodes = self.made("nodes", lambda: node_schema(self.schema))
         return nodes.field(line)
@@ -434,7 +434,7 @@ class _KeptManifest(NamedTuple):
             known.schema,
             Facts(Leaves(store), facts.runs, facts.columns),
             _schema_bytes=known._schema_bytes,
-            _roots=known._roots,
+            roots=known.roots,
         )
         # What follows from leaves is not shared: their bytes are not compared here.
         if not any(run.level for run in facts.runs):
