@@ -62,7 +62,7 @@ TYPES = [
     pa.large_binary(),
     pa.dictionary(pa.int8(), pa.string()),
 ]
-OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"checksum": "adler32"}]
+OPTIONS = [{}, {"encoding": "plain"}, {"optimize": "size"}, {"clevel": 9}]
 OPTIONS += [{"packing": "per_item"}]
 TEXTS = [pa.string(), pa.string_view(), pa.large_string()]
 BINARY = [pa.large_binary()]

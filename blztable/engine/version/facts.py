@@ -23,6 +23,8 @@ from blztable.storage.store import KeyNotFound, Store
 # What a leaf takes in memory, about, beside its bytes.
 LEAF_BYTES = 4_000
 # The fields of an entry that are sums over the entries of its leaf.
+# Sums of more nodes are made for all nodes at once.
+FEW_NODES = 16
 _SUMS = ("rows", "stored", "groups", "deleted")
 
 
@@ -234,8 +236,8 @@ class Facts:
         return found[0], found[1]
 
     def total(self, line: int) -> tuple[int, int]:
-        """Return `totals` of one node; of the tails, only its records are read."""
-        if "totals" in self.__dict__:
+        """Return `totals` of one node; only its records are read, or all if many are asked for."""
+        if "totals" in self.__dict__ or len(self._totals) >= FEW_NODES:
             decoded, stored = self.totals
             return int(decoded[line]), int(stored[line])
         found = self._totals.get(line)
