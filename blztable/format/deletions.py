@@ -8,7 +8,7 @@ its number among the stored rows, which is its place in the parts.
 Knows neither leaves nor files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from blztable.format.records import WORD, Array, need
 
 # The deleted rows of each row group, b"" for none; empty if no row group has any.
 Deleted = tuple[bytes, ...]
+# The same, or those of some row groups by their indices.
+DeletedIn = Deleted | Mapping[int, bytes]
 # The bits of a word that have the number of rows of a run.
 RUN_BITS = 24
 MOST_IN_RUN = (1 << RUN_BITS) - 1

@@ -25,7 +25,7 @@ from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.losses import Loss
 from blztable.engine.read.parts import OpenParts
-from blztable.engine.read.selection import RowSpan, spans
+from blztable.engine.read.selection import RowSpan, spans_of
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import NestedField, Projection
@@ -219,7 +219,7 @@ class Snapshot:
                 if rows.step != 1 or len(rows) == 1:
                     (found,) = select.take(reader, [position], self.numbers(rows))
                 else:
-                    row_spans = spans(self.version.row_groups, rows.start, rows.stop)
+                    row_spans = spans_of(self.version, rows.start, rows.stop)
                     (found,) = reader.columns([position], row_spans)
             array = one_array(found)
         (column,) = self._show([position], [pa.chunked_array([array])])
@@ -273,7 +273,7 @@ class Snapshot:
     def _spans(self, scan: Scan | None, start: int, stop: int) -> list[RowSpan]:
         """Return rows of the table by row group, without those of which a filter leaves none."""
         if scan is None:
-            return spans(self.version.row_groups, start, stop)
+            return spans_of(self.version, start, stop)
         return scan.spans(start, stop)
 
     def window(

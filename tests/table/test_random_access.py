@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import blztable as blz
 from blztable.engine.read import parts
 from blztable.errors import ClosedError, ColumnNotFoundError
+from blztable.format import layout
 from blztable.format.chunk import ChunkHeader
 from blztable.storage.memory import RamStore
 from blztable.storage.store import KeyNotFound
@@ -427,3 +428,41 @@ def test_a_large_item_is_read_without_its_neighbours(monkeypatch, nbytes):
         assert table["blob"][7] == items[7].as_py()
     # The first and the last chunk have a part of its neighbours.
     assert nbytes + 7 <= sum(sizes) < nbytes + (1 << 19)
+
+
+class CountedLeaves(RamStore):
+    """A store that counts the leaves that are read."""
+
+    leaves = 0
+
+    def get(self, key, offset=0, length=None):
+        self.leaves += key.startswith(layout.LEAVES)
+        return super().get(key, offset, length)
+
+
+@pytest.mark.parametrize("gone", [[], [3, 1005, 1006]])
+def test_few_rows_read_the_leaves_of_their_row_groups_alone(tuned, gone):
+    tuned(leaf_entries=4)
+    store = CountedLeaves("leaves")
+    values = np.arange(2000)
+    data = pa.table({"n": values, "s": values.astype(str)})
+    blz.to_blz(data, store, storage=blz.Storage(row_group_rows=10))
+    with blz.open(store, "a") as table:
+        table.delete(pc.field("n").isin(gone))
+    data = data.filter(~pc.field("n").isin(gone))
+    reads = [
+        (lambda table: table.take([1004]), data.take([1004])),
+        (lambda table: table.take([1990, 0, 1990]), data.take([1990, 0, 1990])),
+        (lambda table: table[1003:1008], data[1003:1008]),
+        (lambda table: table.head(), data[:5]),
+        (lambda table: table[-3:], data[-3:]),
+        (lambda table: table["s"][1001:1004], data["s"][1001:1004].combine_chunks()),
+        (lambda table: pa.scalar(table["n"][1003]), data["n"][1003]),
+        (lambda table: table.to_arrow(filters="n = 1004"), data.filter(pc.field("n") == 1004)),
+    ]
+    for read, expected in reads:
+        with blz.open(store) as table:
+            store.leaves = 0
+            assert read(table).equals(expected)
+            # One of 50 a level, of four levels, at two places.
+            assert store.leaves <= 8

@@ -13,7 +13,7 @@ from blztable import tuning
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
 from blztable.format import deletions
-from blztable.format.deletions import Deleted
+from blztable.format.deletions import DeletedIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Blocks:
             self.open[:, found],
         )
 
-    def live(self, deleted: Deleted) -> "Blocks":
+    def live(self, deleted: DeletedIn) -> "Blocks":
         """Return blocks of stored rows as blocks of live rows, without those that have none."""
         if not deleted:
             return self

@@ -179,7 +179,7 @@ class Scan:
 
     def blocks(self, spans: Sequence[RowSpan]) -> Blocks:
         """Return the live rows of these spans in which a row may match."""
-        deleted = self.projection.version.deleted
+        deleted = self.projection.version.deleted_in(one.group for one in spans)
         # Pages are of stored rows.
         return self.plan.blocks.within(stored_spans(deleted, spans)).live(deleted)
 

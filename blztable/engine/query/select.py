@@ -155,14 +155,11 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
     distinct, order = rows, None
     if not (rows[1:] > rows[:-1]).all():
         distinct, order = np.unique(rows, return_inverse=True)
-    ends = np.array(reader.projection.version.row_groups, np.int64).cumsum()
-    groups = ends.searchsorted(distinct, "right")
+    groups, firsts = reader.projection.version.located(distinct)
     cuts = ((groups[1:] != groups[:-1]).nonzero()[0] + 1).tolist()
     selection = []
     for begin, end in pairwise([0, *cuts, len(distinct)] if len(distinct) else []):
-        group = int(groups[begin])
-        before = int(ends[group - 1]) if group else 0
-        selection.append(RowIndices(group, distinct[begin:end] - before))
+        selection.append(RowIndices(int(groups[begin]), distinct[begin:end] - firsts[begin]))
     return reader.rows(columns, selection, order)
 
 

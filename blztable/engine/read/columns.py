@@ -91,7 +91,7 @@ class OpenColumns(Closing):
         LimitError
             The result does not fit into the machine's memory.
         """
-        deleted = self.version.deleted
+        deleted = self.version.deleted_in(one.group for one in selected)
         if deleted:
             selected = selection.stored_spans(deleted, selected)
         found = self._read(indices, selected, progress, with_nans)
@@ -109,7 +109,7 @@ class OpenColumns(Closing):
 
         `order` has, for each row of the result, its index among the selected rows.
         """
-        if deleted := self.version.deleted:
+        if deleted := self.version.deleted_in(one.group for one in selected):
             selected = selection.stored_rows(deleted, selected)
         found = self._read(indices, selected)
         if order is not None:
@@ -118,7 +118,8 @@ class OpenColumns(Closing):
 
     def pages(self, index: int, selected: Sequence[RowSpan]) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of each node that a read of rows of a column decodes, by line."""
-        selected = selection.stored_spans(self.version.deleted, selected)
+        deleted = self.version.deleted_in(one.group for one in selected)
+        selected = selection.stored_spans(deleted, selected)
         if not is_nested(self.projection.schema.field(index).type):
             line = self.projection.nodes(index)[0]
             return {line: selection.of_spans(self.version.parts(line), selected)}
@@ -143,7 +144,7 @@ class OpenColumns(Closing):
             if found is None:
                 return None
             values.append(found)
-        (line,), deleted = self.projection.nodes(index), self.version.deleted
+        (line,), deleted = self.projection.nodes(index), self.version.deleted_in(groups)
         stored = [selection.stored_spans(deleted, spans) for spans in groups.values()]
         codes = read_flat(self.parts, [CodesRead(self.parts, line, spans) for spans in stored])
         columns = [

@@ -96,9 +96,9 @@ class PartFile:
             # Other threads may open so many files that this one is closed meanwhile.
             return self._files.open(self.key)
         except FileGoneError as error:
-            rows = self._version.row_groups
-            start = sum(rows[: self._group])
-            has = HAS_ROWS.format(start, start + rows[self._group])
+            group = np.array([self._group])
+            start = int(self._version.first_rows(group)[0])
+            has = HAS_ROWS.format(start, start + int(self._version.group_records(group)["rows"][0]))
             raise CorruptError(f"{error}{has}") from None
 
     def read_into(self, offset: int, buffer: memoryview) -> None:

@@ -22,7 +22,7 @@ from blztable.engine.version.node_parts import NodeParts
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 from blztable.format import deletions
-from blztable.format.deletions import Deleted
+from blztable.format.deletions import DeletedIn
 
 # Rows are copied around deleted ones, unless so few are deleted: slices of so many rows on average.
 SLICED_ROWS = 1 << 16
@@ -81,7 +81,21 @@ def spans(row_groups: Sequence[int], start: int, stop: int) -> list[RowSpan]:
     return result
 
 
-def stored_spans(deleted: Deleted, selected: Sequence[RowSpan]) -> Sequence[RowSpan]:
+def spans_of(version: Version, start: int, stop: int) -> list[RowSpan]:
+    """Return the rows from `start` to `stop` of a version; leaves of other rows are not read."""
+    stop = min(stop, version.head.rows)
+    if start >= stop or (start, stop) == (0, version.head.rows):
+        return spans(version.row_groups, 0, stop) if start < stop else []
+    groups, firsts = version.located(np.array([start, stop - 1]))
+    first, before = int(groups[0]), int(firsts[0])
+    rows = version.group_records(np.arange(first, groups[1] + 1))["rows"].tolist()
+    return [
+        RowSpan(first + one.group, one.start, one.stop)
+        for one in spans(rows, start - before, stop - before)
+    ]
+
+
+def stored_spans(deleted: DeletedIn, selected: Sequence[RowSpan]) -> Sequence[RowSpan]:
     """Return spans of live rows as spans of stored rows, from the first to the last of each."""
     if not deleted:
         return selected
@@ -96,7 +110,7 @@ def _stored_span(deleted: bytes, span: RowSpan) -> RowSpan:
     return RowSpan(span.group, start, stop + bool(span.count))
 
 
-def stored_rows(deleted: Deleted, selected: Sequence[RowIndices]) -> Sequence[RowIndices]:
+def stored_rows(deleted: DeletedIn, selected: Sequence[RowIndices]) -> Sequence[RowIndices]:
     """Return live rows as stored rows."""
     if not deleted:
         return selected
@@ -106,7 +120,9 @@ def stored_rows(deleted: Deleted, selected: Sequence[RowIndices]) -> Sequence[Ro
 
 
 def without_deleted(
-    columns: Mapping[int, pa.ChunkedArray], deleted: Deleted, spans: Sequence[RowSpan]
+    columns: Mapping[int, pa.ChunkedArray],
+    deleted: DeletedIn,
+    spans: Sequence[RowSpan],
 ) -> dict[int, pa.ChunkedArray]:
     """Return columns of spans of stored rows without the deleted ones among them."""
     if not deleted:

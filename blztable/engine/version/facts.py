@@ -249,23 +249,34 @@ class Facts:
             found = self._totals[line] = nbytes, cbytes
         return found
 
-    def walk(self, wanted: Array | None = None) -> Iterator[tuple[int, int, Run]]:
+    def walk(
+        self, wanted: Array | None = None, *, are_rows: bool = False
+    ) -> Iterator[tuple[int, int, Run]]:
         """Yield the runs of level 0 with the number of row groups and of rows before each.
 
-        Of leaves only those are read that have one of the row groups `wanted`, which ascend.
+        Of leaves only those are read that have one of the row groups `wanted`, or of the live rows
+        with these numbers; both ascend.
         """
         group = rows = 0
         met: set[int] = set()
         for run in self.runs:
-            yield from self._below(run, group, rows, wanted, met)
+            yield from self._below(run, group, rows, wanted, are_rows, met)
             group += run.count
             rows += int(run.groups["rows"].sum())
 
     def _below(
-        self, run: Run, group: int, rows: int, wanted: Array | None, met: set[int]
+        self,
+        run: Run,
+        group: int,
+        rows: int,
+        wanted: Array | None,
+        are_rows: bool,
+        met: set[int],
     ) -> Iterator[tuple[int, int, Run]]:
         if wanted is not None:
-            first, last = wanted.searchsorted([group, group + run.count])
+            begin = rows if are_rows else group
+            count = int(run.groups["rows"].sum()) if are_rows else run.count
+            first, last = wanted.searchsorted([begin, begin + count])
             wanted = wanted[first:last]
             if not len(wanted):
                 return
@@ -276,7 +287,8 @@ class Facts:
         before = _before(run.groups["rows"], rows)
         entries = range(len(run))
         if wanted is not None:
-            entries = np.unique(np.searchsorted(groups, wanted, "right") - 1).tolist()
+            places = before if are_rows else groups
+            entries = np.unique(places.searchsorted(wanted, "right") - 1).tolist()
         for entry in entries:
             # Leaves within each other many times would take any memory.
             number = int(run.groups["file"][entry])
@@ -284,7 +296,8 @@ class Facts:
                 raise CorruptError(f"{self.leaves.store.name}: leaf {number} is named twice")
             met.add(number)
             leaf = self.below(run, entry)
-            yield from self._below(leaf, int(groups[entry]), int(before[entry]), wanted, met)
+            group, rows = int(groups[entry]), int(before[entry])
+            yield from self._below(leaf, group, rows, wanted, are_rows, met)
 
     def below(self, run: Run, entry: int) -> Run:
         """Return the leaf that an entry of a run names."""
@@ -309,9 +322,29 @@ class Facts:
             found.append(_before(run.groups["rows"], rows)[_within(groups, first, run)])
         return np.concatenate(found)
 
-    def words(self) -> list[bytes]:
-        """Return the words that name the deleted rows of each row group."""
-        return [words for _, _, run in self.walk() for words in run.words()]
+    def located(self, rows: Array) -> tuple[Array, Array]:
+        """Return the row group of each of some live rows, and the number of rows before it.
+
+        The numbers of the rows ascend.
+        """
+        groups, firsts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for group, first, run in self.walk(rows, are_rows=True):
+            before = _before(run.groups["rows"], first)
+            low, high = rows.searchsorted([first, before[-1]])
+            places = before.searchsorted(rows[low:high], "right") - 1
+            groups.append(group + places)
+            firsts.append(before[places])
+        return np.concatenate(groups), np.concatenate(firsts)
+
+    def words(self, groups: Array | None = None) -> list[bytes]:
+        """Return the words that name the deleted rows of row groups, which ascend; None: of all."""
+        found: list[bytes] = []
+        for first, _, run in self.walk(groups):
+            words = run.words()
+            if groups is not None:
+                words = [words[entry] for entry in _within(groups, first, run)]
+            found += words
+        return found
 
     def records(self, lines: Sequence[int], groups: Array | None = None) -> Records:
         """Return the records of some nodes in some row groups, which ascend; None means all."""

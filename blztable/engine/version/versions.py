@@ -6,7 +6,7 @@ names is removed. Opening needs no repair: the newest manifest is the table.
 
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -36,7 +36,7 @@ from blztable.errors import (
 )
 from blztable.format import layout
 from blztable.format.bounds import Order
-from blztable.format.deletions import Deleted
+from blztable.format.deletions import Deleted, DeletedIn
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.manifest import DELETIONS, Head
@@ -50,6 +50,8 @@ KEPT_FACTOR = 4
 T = TypeVar("T")
 E = TypeVar("E", bound=BlzError)
 
+# What is asked of more than one in so many row groups is read of all of them, once.
+SOME = 4
 # No file, in `_places`.
 NOWHERE = 1
 
@@ -112,6 +114,16 @@ class Version:
         if not self.facts.deleted_rows:
             return ()
         return self.made("deleted", lambda: tuple(self.facts.words()))
+
+    def deleted_in(self, groups: Iterable[int]) -> DeletedIn:
+        """Return the deleted rows of some row groups, by their indices; empty if there are none.
+
+        Only the leaves that have these row groups are read.
+        """
+        chosen = sorted({*groups}) if self.deleted_rows else []
+        if not chosen or "deleted" in self._made or len(chosen) * SOME > self.group_count:
+            return self.deleted if chosen else ()
+        return dict(zip(chosen, self.facts.words(np.array(chosen)), strict=True))
 
     @property
     def all_deleted(self) -> Deleted:
@@ -241,6 +253,10 @@ class Version:
         known = self.group_records(chosen)
         places = _places(self.records(lines, chosen), known["file"])
         return np.vstack([known["stored"].astype(np.int64), places]).T
+
+    def located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row group of each of some live rows, which ascend, and the rows before it."""
+        return self.facts.located(rows)
 
     def first_rows(self, groups: np.ndarray) -> np.ndarray:
         """Return the number of live rows before each of some row groups, which ascend."""

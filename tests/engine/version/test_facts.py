@@ -188,6 +188,15 @@ class Table:
         ]
         before = np.cumsum([0, *live])
         assert version.first_rows(some).tolist() == before[some].tolist()
+        rows = np.arange(0, before[-1], 7)
+        groups, firsts = version.located(rows)
+        assert groups.tolist() == (before.searchsorted(rows, "right") - 1).tolist()
+        assert firsts.tolist() == before[groups].tolist()
+        for wanted in ([], some[:1].tolist(), [*range(len(model))]):
+            deleted = version.deleted_in(iter(wanted))
+            assert [deleted[one] if deleted else b"" for one in wanted] == [
+                deletions.pack(gone[one]) for one in wanted
+            ]
         every = version.pruned(lines, lambda records: np.ones(records.entries, bool))
         assert every.tolist() == list(range(len(model)))
 
