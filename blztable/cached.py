@@ -132,7 +132,8 @@ class Cache(dict[K, V]):
 def trim() -> None:
     """Forget what is beyond the bound, in all of the process."""
     owners = [one for reference in _owners.valuerefs() if (one := reference()) is not None]
-    sizes = [one.nbytes for one in owners]
+    # No property, because each read comes here.
+    sizes = [sum(one._sizes.values()) for one in owners]
     beyond = sum(sizes) - tuning.current.kept_bytes
     if beyond <= 0:
         return
