@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from blztable.arrow.extension_names import KEPT_NAME, NAME, PARAMETERS, read_plain, registered
 from blztable.arrow.run_ends import narrowed, widened, widened_type
-from blztable.arrow.types import has_children, has_maps, has_runs, nulls
+from blztable.arrow.types import has_maps, has_runs, nulls
 from blztable.arrow.unnamed import (
     KEYS,
     VALUES_NAME,
@@ -255,7 +255,7 @@ def _check_dictionaries(name: str, type_: pa.DataType) -> None:
     """Raise SchemaError for a dictionary of dictionaries, which a schema of Arrow forgets."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
-    if pa.types.is_dictionary(type_):
+    if type_.id == pa.lib.Type_DICTIONARY:
         values = type_.value_type
         if isinstance(values, pa.BaseExtensionType):
             values = values.storage_type
@@ -265,5 +265,5 @@ def _check_dictionaries(name: str, type_: pa.DataType) -> None:
                 "dictionary of dictionaries; decode the outer one: array.dictionary_decode()"
             )
         _check_dictionaries(name, values)
-    for number in range(type_.num_fields if has_children(type_) else 0):
+    for number in range(type_.num_fields):
         _check_dictionaries(name, type_.field(number).type)

@@ -30,7 +30,7 @@ class _TooManyRowsError(Exception):
 
 def is_narrow(type_: pa.DataType) -> bool:
     """True for runs with ends of 16 bits."""
-    return bool(pa.types.is_run_end_encoded(type_) and pa.types.is_int16(type_.run_end_type))
+    return type_.id == pa.lib.Type_RUN_END_ENCODED and bool(pa.types.is_int16(type_.run_end_type))
 
 
 def widened_type(type_: pa.DataType) -> pa.DataType:

@@ -24,6 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+# Types whose values have a type that no field names.
+UNNAMED = {pa.lib.Type_DICTIONARY, pa.lib.Type_RUN_END_ENCODED}
 LISTS = {
     pa.lib.Type_LIST: pa.list_,
     pa.lib.Type_LARGE_LIST: pa.large_list,
@@ -68,7 +70,7 @@ def with_fields(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> p
 
 def has_children(type_: pa.DataType) -> bool:
     """True if a type is made of others."""
-    return type_.num_fields > 0 or pa.types.is_dictionary(type_)
+    return type_.num_fields > 0 or type_.id == pa.lib.Type_DICTIONARY
 
 
 def has_items(type_: pa.DataType) -> bool:
@@ -95,9 +97,10 @@ def has_runs(type_: pa.DataType) -> bool:
 def _has(id_: int, type_: pa.DataType) -> bool:
     if type_.id == id_:
         return True
-    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+    if type_.id in UNNAMED:
         return _has(id_, type_.value_type)
-    return any(_has(id_, type_.field(number).type) for number in range(type_.num_fields))
+    inner = range(type_.num_fields)
+    return bool(inner) and any(_has(id_, type_.field(number).type) for number in inner)
 
 
 def allocate(nbytes: int) -> pa.Buffer:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blztable.arrow.extension_names import KEPT_NAME, PARAMETERS, read_plain, registered
 from blztable.arrow.run_ends import is_narrow
-from blztable.arrow.types import has_children, with_fields
+from blztable.arrow.types import UNNAMED, has_children, with_fields
 from blztable.errors import SchemaError
 
 # The levels whose run ends have 16 bits: numbers with a comma between them.
@@ -23,15 +23,14 @@ KEYS = (RUN_ENDS, VALUES_NAME, VALUES_PARAMETERS)
 
 def is_kept_above(type_: pa.DataType) -> bool:
     """True if something of a type, at any level, must be kept in the metadata of a field."""
-    if is_narrow(type_):
-        return True
-    is_unnamed = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
-    if is_unnamed:
+    if type_.id in UNNAMED:
         values = type_.value_type
-        return isinstance(values, pa.BaseExtensionType) or is_kept_above(values)
+        is_unnamed = isinstance(values, pa.BaseExtensionType)
+        return is_narrow(type_) or is_unnamed or is_kept_above(values)
     if isinstance(type_, pa.BaseExtensionType):
         return is_kept_above(type_.storage_type)
-    return any(is_kept_above(type_.field(number).type) for number in range(type_.num_fields))
+    inner = range(type_.num_fields)
+    return bool(inner) and any(is_kept_above(type_.field(number).type) for number in inner)
 
 
 def without_unnamed(field: pa.Field, column: str) -> pa.Field:

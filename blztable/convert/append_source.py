@@ -145,7 +145,7 @@ class AppendSource:
         self._table = table
         self._evolve, self._is_new = evolve, is_new
         self._schema, self._frame = table.schema, table.frame
-        self._has_nulls = not is_new and any(has_nulls(field.type) for field in table.schema)
+        self._has_nulls = not is_new and any(map(has_nulls, table.schema.types))
         # The table has no categories of a column that it lacks.
         known = len(table.schema)
         self._orders = Orders(

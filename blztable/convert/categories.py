@@ -162,7 +162,7 @@ def _listed(categories: pa.Array) -> str:
 
 
 def _is_ordered(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(type_) and type_.ordered)
+    return type_.id == pa.lib.Type_DICTIONARY and bool(type_.ordered)
 
 
 def _bits(values: pa.Array) -> pa.Array:

@@ -108,12 +108,12 @@ def _common_struct(one: pa.StructType, other: pa.StructType) -> pa.StructType | 
 
 def has_nulls(type_: pa.DataType) -> bool:
     """True for the null type, and for a type with it inside."""
-    if pa.types.is_null(type_):
+    if type_.id == pa.lib.Type_NA:
         return True
-    if pa.types.is_dictionary(type_):
+    if type_.id == pa.lib.Type_DICTIONARY:
         return has_nulls(type_.value_type)
-    inner = range(type_.num_fields) if pa.types.is_nested(type_) else ()
-    return any(has_nulls(type_.field(number).type) for number in inner)
+    inner = range(type_.num_fields)
+    return bool(inner) and any(has_nulls(type_.field(number).type) for number in inner)
 
 
 def filled(type_: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -10,7 +10,7 @@ and the last field of the header is their size. Knows nothing of what the metada
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from blztable.errors import CorruptError, FormatError
@@ -68,7 +68,10 @@ class Header:
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header."""
-        return HEADER.pack(MAGIC, *astuple(self))
+        fields = (self.version, self.options, self.checksum, self.typesize)
+        return HEADER.pack(
+            MAGIC, *fields, self.chunk_size, self.last_chunk, self.nchunks, self.tail
+        )
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
@@ -129,7 +132,8 @@ class Section:
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the header of the metadata."""
-        return SECTION.pack(JSON_MAGIC, *astuple(self))
+        fields = (self.options, self.checksum, self.codec, self.level)
+        return SECTION.pack(JSON_MAGIC, *fields, self.size, self.room, self.stored)
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:

@@ -66,8 +66,8 @@ class EncodedBatch:
             part.page,
             part.nbytes,
             part.streams,
-            tuple(stream.data[None] for stream in part.streams),
-            tuple(stream.words[None] for stream in part.streams),
+            tuple([stream.data[None] for stream in part.streams]),
+            tuple([stream.words[None] for stream in part.streams]),
             part.pages[None],
             part.flags,
             part.prefix,
@@ -87,7 +87,7 @@ def encode_batch(columns: Array, form: Physical, page: int) -> list[EncodedBatch
     is_left = np.ones(len(columns), bool)
     for batch in found:
         is_left[batch.columns] = False
-    left = np.flatnonzero(is_left)
+    left = is_left.nonzero()[0]
     if len(left):
         found.append(_plain(columns[left], left, form, page))
     return found
@@ -122,7 +122,7 @@ def _integers(columns: Array, page: int) -> Iterator[EncodedBatch]:
     bounds.put(pages, words_of_integers(low), words_of_integers(high))
     widths = _widths(spans)
     for width in np.unique(widths[widths < size]).tolist():
-        some = np.flatnonzero(widths == width)
+        some = (widths == width).nonzero()[0]
         data = _distances(_rows_of(columns, some), low[some], page, width)
         stream = _numbers(data, width)
         words = _no_words(len(some))
@@ -150,7 +150,7 @@ def _decimals(columns: Array, page: int) -> Iterator[EncodedBatch]:
     may_have = numbers.may_be_decimals(columns[:, :: max(columns.shape[1] // FEW_VALUES, 1)])
     for power in range(may_have.shape[1]):
         for times in (False, True) if power else (False,):
-            chosen = np.flatnonzero(may_have[:, power])
+            chosen = may_have[:, power].nonzero()[0]
             if not len(chosen):
                 continue
             values = columns if len(chosen) == len(columns) else columns[chosen]
@@ -166,7 +166,7 @@ def _decimals_by(
     count, rows = columns.shape
     first = cuts(rows, page)
     integers = np.empty(columns.shape, WORD)
-    wrong = np.flatnonzero(numbers.whole(columns, power, times, integers))
+    wrong = numbers.whole(columns, power, times, integers).reshape(-1).nonzero()[0]
     column, row = np.divmod(wrong, rows)
     bits, flat = columns.reshape(-1)[wrong].view(WORD), integers.reshape(-1)
     is_nan = bits.view("<u8") == np.uint64(numbers.NAN)
@@ -194,7 +194,7 @@ def _decimals_by(
             scaled = bits[~is_nan].view("<f8") * numbers.POWERS[power]
         bounds.widen(pages.reshape(-1), scaled, of_page[~is_nan])
     for width in np.unique(widths[widths <= 4]).tolist():
-        of_width = np.flatnonzero(widths == width)
+        of_width = (widths == width).nonzero()[0]
         data = _distances(_rows_of(integers, of_width), base[of_width], page, width)
         if has_nans[of_width].any():
             codes = data.view(f"<u{width}")
@@ -203,13 +203,13 @@ def _decimals_by(
             codes[place[own], row[is_nan][own]] = codes.dtype.type((1 << 8 * width) - 1)
         kinds = np.column_stack([has_nans[of_width], odd[of_width]])
         for has, many in set(map(tuple, kinds.tolist())):
-            inside = np.flatnonzero((kinds == (has, many)).all(axis=1))
+            inside = (kinds == (has, many)).all(axis=1).nonzero()[0]
             some = of_width[inside]
             words = _no_words(len(some))
             if many:
                 is_own = np.zeros(count, bool)
                 is_own[some] = True
-                own = np.flatnonzero(is_own[column] & ~is_nan)
+                own = (is_own[column] & ~is_nan).nonzero()[0]
                 shape = len(some), many
                 exceptions = row[own].reshape(shape), bits[own].reshape(shape)
                 words = np.concatenate([base[some], *exceptions], axis=1)

@@ -129,7 +129,7 @@ def of_bytes(pages: Array, extremes: Extremes) -> tuple[bytes, bool]:
     if not known:
         pages["min"], pages["max"] = NONE
         return b"", True
-    prefix = common_prefix(min(low for low, _ in known), max(high for _, high in known))
+    prefix = common_prefix(min(known)[0], max([high for _, high in known]))
     begin = len(prefix)
     words = [
         NONE if pair is None else (word_of_bytes(pair[0][begin:]), word_of_bytes(pair[1][begin:]))

@@ -159,12 +159,10 @@ class ChangeSet:
     def column_writers(self, indices: Iterable[int] | None = None) -> list[ColumnWriter]:
         """Return the writers of more parts for the nodes of these columns, by default of all."""
         staged = self.staged
-        writers = []
+        paths, writers = staged.paths, []
         for index in range(len(staged.schema)) if indices is None else indices:
             nodes = staged.nodes(index)
-            writers += writers_of(
-                staged.schema.field(index), staged.paths[nodes.start : nodes.stop]
-            )
+            writers += writers_of(staged.schema.field(index), paths[nodes.start : nodes.stop])
         return writers
 
     def new_columns(self, fields: Sequence[pa.Field]) -> list[ColumnWriter]:

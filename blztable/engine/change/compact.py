@@ -274,5 +274,5 @@ def _portions(opened: OpenColumns, start: int, stop: int, full: int) -> Iterator
 def _full(change_set: ChangeSet) -> int:
     """Return the rows of a full row group, computed from the bytes of the present rows."""
     staged = change_set.staged
-    nbytes = [staged.nbytes(line) for line in range(len(staged.paths))]
-    return rows_per_group(nbytes, staged.head.rows, group_rows_of(change_set.storage))
+    nbytes, _ = staged.facts.totals
+    return rows_per_group(nbytes.tolist(), staged.head.rows, group_rows_of(change_set.storage))

@@ -23,9 +23,9 @@ from blztable.format.jsontext import Json
 
 def declared_defaults(staged: StagedVersion) -> dict[int, pa.Scalar]:
     """Return the declared default values, by index of the column."""
-    values = {}
-    for index, field in enumerate(staged.schema):
-        found = staged.defaults.get(str(staged.root(index).path[0]))
+    values, declared = {}, staged.defaults
+    for index, field in enumerate(staged.schema) if declared else ():
+        found = declared.get(str(staged.root(index).path[0]))
         if found is None:
             continue
         try:

@@ -198,11 +198,11 @@ class Facts:
     def __init__(self, leaves: Leaves, runs: Iterable[Run], columns: int) -> None:
         """Join runs in the order of the rows; each level may come anywhere."""
         self.leaves = leaves
-        self.runs = tuple(run for run in runs if len(run))
+        self.runs = tuple([run for run in runs if len(run)])
         self.columns = columns
         self._totals: dict[int, tuple[int, int]] = {}
         # The number of row groups.
-        self.count = sum(run.count for run in self.runs)
+        self.count = sum([run.count for run in self.runs])
 
     def check_count(self) -> None:
         """Raise LimitError if a version can have no such number of row groups."""
@@ -213,7 +213,7 @@ class Facts:
             )
 
     def _total(self, field: str) -> int:
-        return sum(int(run.groups[field].sum()) for run in self.runs)
+        return sum([int(run.groups[field].sum()) for run in self.runs])
 
     @cached_property
     def rows(self) -> int:

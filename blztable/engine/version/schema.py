@@ -128,6 +128,8 @@ def check(schema: pa.Schema) -> None:
 def digits_of(field: pa.Field) -> int | None:
     """Return the significant decimal digits kept of the floats of a column; None for all."""
     text = (field.metadata or {}).get(TRUNCATE_KEY, b"")
+    if not text:
+        return None
     is_number = pa.types.is_floating(field.type) and text.isdigit() and len(text) <= 2
     return int(text) if is_number and 1 <= int(text) <= MAX_DIGITS else None
 

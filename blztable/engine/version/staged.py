@@ -101,7 +101,7 @@ class StagedVersion(Version):
         """Each node with its line, for `with_columns`."""
 
         def make() -> tuple[StagedColumn, ...]:
-            return tuple(StagedColumn(path, line) for line, path in enumerate(self.paths))
+            return tuple([StagedColumn(path, line) for line, path in enumerate(self.paths)])
 
         return self.made("columns", make)
 

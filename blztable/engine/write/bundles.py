@@ -165,8 +165,8 @@ class Bundle:
         self._numbers.append(number)
         for index, part in zip(indices, _split(placed), strict=True):
             self._writers[index].parts[self._group] = part
-            # A node counts like a column, whatever rows it has.
-            self._progress.add(self._rows)
+        # A node counts like a column, whatever rows it has.
+        self._progress.add(self._rows * len(indices))
         self.number = number
 
 

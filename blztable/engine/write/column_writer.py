@@ -42,6 +42,8 @@ class ColumnWriter:
 
     def finish(self, groups: Iterable[int] | None = None) -> Records:
         """Return the records of the parts, by default of all row groups, in their order."""
+        if groups is None and len(self.parts) == 1:
+            return next(iter(self.parts.values()))
         parts = [self.parts[group] for group in groups or sorted(self.parts)]
         return join(parts) if parts else Records(1, 0, np.zeros(0, PART))
 

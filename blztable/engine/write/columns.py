@@ -135,7 +135,7 @@ def _bundle(
     nbytes = {
         index: nbytes
         for index, column, _, nbytes in arrays
-        if nbytes <= most and shared.wanted(column.name).may_be_bundled
+        if nbytes <= most and shared.own.get(column.name, shared.usual).may_be_bundled
     }
     if not is_small(nbytes.values()):
         return None

@@ -46,8 +46,8 @@ class FileWriter:
 
         Return the number and the records, which name it.
         """
-        nodes = tuple(column.path for column in columns)
-        dtypes = tuple(dtype_text(column.type) for column in columns)
+        nodes = tuple([column.path for column in columns])
+        dtypes = tuple([dtype_text(column.type) for column in columns])
         digests = [crc.to_bytes(DIGEST_BYTES, "little") for crc in crcs]
         while number <= layout.MAX_ID:
             file = DataFile(self.uuid, number, nodes, dtypes, records)

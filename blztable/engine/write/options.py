@@ -5,7 +5,7 @@ Knows nothing of data. What is None in a `Storage` is left to the table or, for 
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -36,6 +36,24 @@ SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
 # How columns of Python objects are stored.
 OBJECTS = ("infer", "json", "error")
+
+# The values of options that are one of several.
+_CHOICES: dict[str, Iterable[str]] = {
+    "encoding": ENCODINGS,
+    "packing": PACKINGS,
+    "optimize": OPTIMIZE,
+    "compression": WRITABLE_CODECS,
+    "shuffle": SHUFFLES,
+    "objects": OBJECTS,
+    "layout": LAYOUTS,
+}
+# The least and the greatest value of options that are numbers, and the latter for messages.
+_NUMBERS = {
+    "clevel": (0, 9, "9"),
+    "digits": (1, MAX_DIGITS, str(MAX_DIGITS)),
+    "row_group_rows": (1, MAX_NUMBER, "2**62"),
+    "expectedlen": (1, MAX_NUMBER, "2**62"),
+}
 
 # Options that may differ by column. The properties of a table keep them; the schema keeps the
 # digits, and the head the metalayers.
@@ -180,25 +198,22 @@ class Storage:
 
     def __post_init__(self) -> None:
         """Raise an error for an invalid option."""
+        given = self.given()
         for name in (*BY_COLUMN, "digits"):
-            if isinstance(getattr(self, name), Mapping):
+            if name in given and isinstance(given[name], Mapping):
                 raise ValueError(
                     f"{name} must be one value, not a mapping; what differs by column goes into "
                     f"columns={{name: Storage({name}=...)}}"
                 )
         for name in ("clevel", "row_group_rows", "expectedlen", "page_rows", "digits"):
-            object.__setattr__(self, name, _as_number(getattr(self, name)))
-        check_choice("encoding", self.encoding, (None, *ENCODINGS))
-        check_choice("packing", self.packing, (None, *PACKINGS))
-        check_choice("optimize", self.optimize, (None, *OPTIMIZE))
-        check_choice("compression", self.compression, (None, *WRITABLE_CODECS))
-        check_choice("shuffle", self.shuffle, (None, *SHUFFLES))
-        check_choice("objects", self.objects, (None, *OBJECTS))
-        check_choice("layout", self.layout, (None, *LAYOUTS))
-        self._check_number("clevel", 0, 9, "9")
-        self._check_number("digits", 1, MAX_DIGITS, str(MAX_DIGITS))
-        self._check_number("row_group_rows", 1, MAX_NUMBER, "2**62")
-        self._check_number("expectedlen", 1, MAX_NUMBER, "2**62")
+            if name in given:
+                object.__setattr__(self, name, _as_number(given[name]))
+        for name, choices in _CHOICES.items():
+            if name in given:
+                check_choice(name, given[name], (None, *choices))
+        for name, (least, most, text) in _NUMBERS.items():
+            if name in given:
+                self._check_number(name, least, most, text)
         rows = self.page_rows
         if rows is not None and (
             type(rows) is not int or not MIN_PAGE_ROWS <= rows <= MAX_PAGE_ROWS or rows & (rows - 1)
@@ -259,8 +274,8 @@ class Storage:
         >>> blz.Storage(compression="zstd", clevel=9).given()
         {'compression': 'zstd', 'clevel': 9}
         """
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in values if value is not None}
+        values = vars(self).items()
+        return {name: value for name, value in values if value is not None and name[0] != "_"}
 
     def of(self, column: str) -> "Storage":
         """Return the options of one column: its own ones, and else those of the table.

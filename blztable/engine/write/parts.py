@@ -84,12 +84,9 @@ class Shared:
     ) -> None:
         self.files, self.progress, self.budget, self.old = files, progress, budget, old
         self.chunk_bytes = storage.chunk_bytes
-        self._usual = Wanted.of(storage)
-        self._own = {name: Wanted.of(storage.of(name)) for name in storage.columns or ()}
-
-    def wanted(self, column: str) -> Wanted:
-        """Return what is asked for a column."""
-        return self._own.get(column, self._usual)
+        # What is asked for columns: for most of them, and for some by name.
+        self.usual = Wanted.of(storage)
+        self.own = {name: Wanted.of(storage.of(name)) for name in storage.columns or ()}
 
 
 def write_all(writers: Sequence["PartWriter"]) -> list[Task]:
@@ -122,7 +119,7 @@ class PartWriter:
         """Write an array; `group` is the index of its row group, and the rows of that."""
         self._shared = shared
         self._index = index
-        self._storage, self._asked, _ = shared.wanted(column.name)
+        self._storage, self._asked, _ = shared.own.get(column.name, shared.usual)
         self._column = column
         # Numbers are taken in the order of the rows, for readers that sort the files by number.
         self._number = shared.files.numbers.next() if bundle is None else 0
@@ -207,7 +204,7 @@ class PartWriter:
             else:
                 array = writer._array_to_store()
                 row[:] = numbers_in(array.buffers()[1], form.dtype.str, array.offset, rows)
-        first._release(sum(writer._nbytes for writer in writers))
+        first._release(sum([writer._nbytes for writer in writers]))
         indices = np.array([writer._index for writer in writers])
         batches = [
             BundledBatch(replace(batch, columns=indices[batch.columns]), first._asked)

@@ -126,9 +126,12 @@ def row_ranges(
     for column in table.columns:
         if column.num_chunks > 1:
             cuts |= set(changes(column))
-    ordered = sorted(cuts)
-    for start, stop in pairwise(ordered):
-        yield from _within_limits(table, start, stop)
+    is_within = max(nbytes, default=0) <= tuning.current.group_text_bytes
+    for start, stop in pairwise(sorted(cuts)):
+        if is_within:
+            yield start, stop
+        else:
+            yield from _within_limits(table, start, stop)
 
 
 def rows_per_group(nbytes: Sequence[int], rows: int, group_rows: GroupRows) -> int:
