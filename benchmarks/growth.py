@@ -4,9 +4,10 @@
 
 Each table has row groups of 1,000 rows and 16 columns: keys that ascend, integers, floats of two
 decimals, text. Appending 10^5 of them would take many minutes, so one row group is written, and its
-records are repeated in leaves: each has keys of its own, and all share one file. What is measured
-is public: to open the table, to append, to count the rows of 1 % of the row groups by their keys
-(the statistics decide it, so it is the plan alone), and to read these rows.
+records are repeated in leaves: each has keys of its own, and its file is a link to the one that was
+written. What is measured is public: to open the table, to append, to count the rows of 1 % of the
+row groups by their keys (the statistics decide it, so it is the plan alone), and to read these
+rows.
 
 A fresh process measures one table. Figures: the CPU time of all threads, in milliseconds, median
 and greatest; bytes written by an append (Linux only); growth of the peak memory.
@@ -15,7 +16,9 @@ and greatest; bytes written by an append (Linux only); growth of the peak memory
 import argparse
 import itertools
 import json
+import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -43,6 +46,8 @@ ROWS, COLUMNS = 1_000, 16
 SIZES = (10**2, 10**4, 10**5)
 # Row groups whose records are made at once.
 AT_ONCE = 1_024
+# Names of one file: a file system has a bound.
+LINKS = 10_000
 COUNTER = Path("/proc/self/io")
 
 
@@ -67,8 +72,18 @@ def build(path: Path, groups: int) -> None:
     store = store_at(path)
     version = versions.latest(store)
     assert version is not None
-    (one,) = version.facts.runs
-    numbers = itertools.count(version.head.next_file)
+    facts = version.facts
+    (one,) = facts.runs
+    # Each row group names a bundle of its own: the same file by so many names.
+    (first_file,) = one.groups["file"].tolist()
+    bundle = path / layout.part(layout.SHARED, first_file)
+    for number in range(first_file + 1, first_file + groups):
+        named = path / layout.part(layout.SHARED, number)
+        if number % LINKS:
+            os.link(bundle, named)
+        else:
+            bundle = Path(shutil.copy(bundle, named))
+    numbers = itertools.count(version.head.next_file + groups)
 
     def put(leaf: Leaf) -> int:
         number = next(numbers)
@@ -78,7 +93,7 @@ def build(path: Path, groups: int) -> None:
     tails: list[Run] = []
     for first in range(0, groups, AT_ONCE):
         runs = [*reversed(tails), repeated(one, first, min(AT_ONCE, groups - first))]
-        tails = packed([run for run in runs if len(run)], version.orders(), put)
+        tails = packed([run for run in runs if len(run)], version.orders(), put, facts.below)
     head = replace(version.head, rows=groups * ROWS, next_file=next(numbers))
     data = encode_version(head.to_json(), version.schema_bytes, [run.encoded() for run in tails])
     # A version is never replaced but here.
@@ -92,7 +107,11 @@ def repeated(one: Run, first: int, count: int) -> Run:
     keys = records.pages[:count]
     keys["min"] = (first + np.arange(count)) * ROWS
     keys["max"] = keys["min"] + ROWS - 1
-    return Run(0, np.repeat(one.groups, count), np.zeros(0, WORD), records)
+    files = int(one.groups["file"][0]) + first + np.arange(count)
+    records.parts["file"] = np.tile(files, records.columns)
+    groups = np.repeat(one.groups, count)
+    groups["file"] = files
+    return Run(0, groups, np.zeros(0, WORD), records)
 
 
 def measure(path: Path, groups: int, appends: int) -> dict[str, object]:

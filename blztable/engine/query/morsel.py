@@ -78,7 +78,7 @@ class _MorselColumn:
     rows: np.ndarray
     values: pa.ChunkedArray | CodedColumn
 
-    def of(self, read: "_Rows") -> pa.ChunkedArray:
+    def of(self, read: "_RowsToRead") -> pa.ChunkedArray:
         """Return the values of these rows, all of which the column covers."""
         is_coded, rows, indices = isinstance(self.values, CodedColumn), read.rows, read.indices
         if read.count == len(self.values):
@@ -93,7 +93,7 @@ class _MorselColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _RowsToRead:
     """Rows of a morsel.
 
     Attributes
@@ -116,7 +116,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MorselFacts:
     """What the morsels of a filter learn of the columns.
 
     Attributes
@@ -150,7 +150,7 @@ class Known:
 class Morsel:
     """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
-    def __init__(self, blocks: Blocks, reader: ColumnReader, known: "Known") -> None:
+    def __init__(self, blocks: Blocks, reader: ColumnReader, known: "MorselFacts") -> None:
         """All rows pass until a step is applied; what is learned is put into `known`."""
         self._blocks = blocks
         self._block_rows = blocks.rows
@@ -170,7 +170,7 @@ class Morsel:
             check_rows(int(self._block_rows.sum()), "the rows of a filter")
             some = blocks[is_open]
             rows = is_open.repeat(self._block_rows)
-            read = _Rows(rows, int(some.rows.sum()), some.spans())
+            read = _RowsToRead(rows, int(some.rows.sum()), some.spans())
         else:
             rows = is_open.repeat(self._block_rows) & passing
             read = self._pages(rows, step.columns) or self._picked(rows)
@@ -185,7 +185,7 @@ class Morsel:
             self._passing = ~np.zeros(len(rows), np.bool_) if passing is None else passing
             self._passing[read.rows if read.indices is None else read.indices] &= true
 
-    def _pages(self, rows: np.ndarray, columns: Sequence[int]) -> _Rows | None:
+    def _pages(self, rows: np.ndarray, columns: Sequence[int]) -> _RowsToRead | None:
         """Return the pages that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
@@ -199,14 +199,14 @@ class Morsel:
         count = int(counts[has_row].sum())
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= count:
             return None
-        return _Rows(has_row.repeat(counts), count, pages[has_row].spans())
+        return _RowsToRead(has_row.repeat(counts), count, pages[has_row].spans())
 
-    def _picked(self, rows: np.ndarray) -> _Rows:
+    def _picked(self, rows: np.ndarray) -> _RowsToRead:
         """Return these rows, one by one."""
         (indices,) = rows.nonzero()
-        return _Rows(rows, len(indices), (), indices, self._blocks.picked(indices))
+        return _RowsToRead(rows, len(indices), (), indices, self._blocks.picked(indices))
 
-    def _mask_of_codes(self, step: Step, read: _Rows) -> np.ndarray | None:
+    def _mask_of_codes(self, step: Step, read: _RowsToRead) -> np.ndarray | None:
         """Evaluate a step on the codes of its one column; None if that is not possible."""
         # Without a tree, the result may depend on more than the value.
         if len(step.columns) != 1 or not step.terms or read.indices is not None:
@@ -242,7 +242,7 @@ class Morsel:
             self._read_codes(columns, read)
         return FilteredRows(picked.picked, self._values(columns, picked, read))
 
-    def _read_codes(self, columns: Iterable[int], read: _Rows) -> None:
+    def _read_codes(self, columns: Iterable[int], read: _RowsToRead) -> None:
         """Read text as codes where possible: then only the text of passing rows is written."""
         schema = self._reader.projection.schema
         for index in columns:
@@ -253,7 +253,7 @@ class Morsel:
                     self._columns[index] = _MorselColumn(read.rows, coded)
 
     def _values(
-        self, columns: Iterable[int], rows: _Rows, read: _Rows
+        self, columns: Iterable[int], rows: _RowsToRead, read: _RowsToRead
     ) -> dict[int, pa.ChunkedArray]:
         """Return columns of these rows; of those that do not cover them yet, `read` is read."""
         known = self._columns

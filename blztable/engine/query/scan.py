@@ -12,7 +12,7 @@ run as tasks of the pool, and each applies the steps in order. The calling threa
 joins the results. Rows in memory are bounded by the window, which the caller chooses (`select`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
@@ -29,11 +29,12 @@ from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Call, Term, names, parts
 from blztable.engine.query.fields import as_columns
-from blztable.engine.query.morsel import FilteredRows, Known, Morsel, Step
+from blztable.engine.query.morsel import FilteredRows, Morsel, MorselFacts, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.run.pool import run
+from blztable.engine.version.facts import Run
 from blztable.engine.version.projection import Projection
 from blztable.errors import CorruptError, SchemaError
 from blztable.format.records import Records
@@ -82,7 +83,7 @@ class Plan:
     rows: np.ndarray
     groups_in_leaves: int
     is_decided: bool
-    known: Known = field(default_factory=Known)
+    known: MorselFacts = field(default_factory=MorselFacts)
 
 
 class Scan:
@@ -218,53 +219,74 @@ def _new_plan(projection: Projection, filters: pc.Expression) -> Plan:
         steps.sort(key=partial(_rank, wider))
     columns = sorted({index for step in steps for index in step.columns})
     compared = sorted({index for step in steps for index in step.pruner.columns})
-    groups = _groups_in_leaves(wider, steps, compared)
-    blocks = Blocks.joined(
-        [
-            _judged(wider, steps, compared, groups[start : start + _GROUPS_AT_ONCE])
-            for start in range(0, max(len(groups), 1), _GROUPS_AT_ONCE)
-        ]
-    )
-    kept = np.unique(blocks.groups)
+    count, found = 0, []
+    for runs in _runs(wider, steps, compared):
+        found.append(_judged(wider, steps, compared, runs))
+        count += sum(len(one) for *_, one in runs)
+    blocks = Blocks.joined([one for one, _ in found])
+    groups, firsts, rows = np.concatenate([places for _, places in found], axis=1)
     return Plan(
         expression,
         None if wider is projection else wider,
         tuple(steps),
         columns,
         blocks,
-        kept,
-        projection.version.first_rows(kept),
-        projection.version.group_records(kept)["rows"].astype(np.int64),
-        len(groups),
+        groups,
+        firsts,
+        rows,
+        count,
         is_decided=not blocks.open.any(),
     )
 
 
-def _groups_in_leaves(
+# A run of row groups, and the row groups and rows before it.
+_Placed = tuple[int, int, Run]
+
+
+def _runs(
     projection: Projection, steps: Sequence[Step], compared: Sequence[int]
-) -> np.ndarray:
-    """Return the row groups of the leaves in which a row may match."""
-    version = projection.version
+) -> Iterator[list[_Placed]]:
+    """Yield the runs of the leaves in which a row may match, about `_GROUPS_AT_ONCE` together."""
     types = [projection.schema.field(index).type for index in compared]
 
     def may_match(records: Records) -> np.ndarray:
-        count, entries = records.entries, np.arange(records.entries)
+        entries = np.arange(records.entries)
         zones = {
             index: zones_of_groups(type_, records.of([place], entries))
             for place, (index, type_) in enumerate(zip(compared, types, strict=True))
         }
-        return evaluate(steps, count, zones)[0]
+        return evaluate(steps, records.entries, zones)[0]
 
-    return version.pruned([projection.nodes(index)[0] for index in compared], may_match)
+    lines = [projection.nodes(index)[0] for index in compared]
+    found: list[_Placed] = []
+    count = 0
+    for first, rows, whole in projection.version.pruned(lines, may_match):
+        ends = whole.groups["rows"].astype(np.int64).cumsum()
+        for start in range(0, len(whole), _GROUPS_AT_ONCE):
+            before = rows + int(ends[start - 1]) if start else rows
+            one = whole.cut(start, min(start + _GROUPS_AT_ONCE, len(whole)))
+            found.append((first + start, before, one))
+            count += len(one)
+            if count >= _GROUPS_AT_ONCE:
+                yield found
+                found, count = [], 0
+    # At least once: then all is there, for no rows.
+    yield found
 
 
 def _judged(
-    projection: Projection, steps: Sequence[Step], compared: Sequence[int], groups: np.ndarray
-) -> Blocks:
-    """Return the pages of row groups in which a row may match."""
-    version = projection.version
-    stored = version.group_records(groups)["stored"].astype(np.int64)
-    records = {index: records_of(projection, index, groups) for index in compared}
+    projection: Projection, steps: Sequence[Step], compared: Sequence[int], runs: list[_Placed]
+) -> tuple[Blocks, np.ndarray]:
+    """Return the pages of row groups in which a row may match.
+
+    And of these row groups: their numbers, the live rows before each, and its live rows.
+    """
+    stored = _numbers(one.groups["stored"] for *_, one in runs)
+    groups = _numbers(first + np.arange(len(one)) for first, _, one in runs)
+    live = [(first, one.groups["rows"].astype(np.int64)) for _, first, one in runs]
+    firsts = _numbers(first + of.cumsum() - of for first, of in live)
+    read = [one for *_, one in runs]
+    records = {index: records_of(projection, index, read) for index in compared}
     sizes = np.maximum(stored, 1)
     for one in records.values():
         has_pages = one.parts["pages"] > 1
@@ -277,7 +299,10 @@ def _judged(
         for index, one in records.items()
     }
     may_match, is_open = evaluate(steps, len(blocks), zones)
-    return replace(blocks, open=is_open)[may_match].merged()
+    blocks = replace(blocks, open=is_open)[may_match].merged()
+    kept = groups.searchsorted(np.unique(blocks.groups))
+    rows = _numbers(of for _, of in live)
+    return blocks, np.stack([groups[kept], firsts[kept], rows[kept]])
 
 
 def _zones(type_: pa.DataType, records: Records, which: np.ndarray, starts: np.ndarray) -> Zones:
@@ -303,18 +328,23 @@ def evaluate(
     return may_match, is_open
 
 
-def records_of(projection: Projection, index: int, groups: np.ndarray | None = None) -> Records:
-    """Return the records of the root of a column in some row groups."""
-    version = projection.version
-    records = version.records([projection.nodes(index)[0]], groups)
+def records_of(projection: Projection, index: int, runs: Sequence[Run] | None = None) -> Records:
+    """Return the records of the root of a column, in the row groups of some runs or in all."""
+    version, lines = projection.version, [projection.nodes(index)[0]]
+    records = version.records(lines) if runs is None else version.records_of(lines, runs)
     if projection.is_field(index):
-        numbers = np.arange(records.entries) if groups is None else groups
-        if (records.parts["rows"] != version.group_records(numbers)["stored"]).any():
+        known = [version.facts.groups] if runs is None else [one.groups for one in runs]
+        if (records.parts["rows"] != _numbers(of["stored"] for of in known)).any():
             name = projection.schema.field(index).name
             raise CorruptError(
                 f"{version.store.name}: the rows of column {name!r} differ from the table's"
             )
     return records
+
+
+def _numbers(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """Return integers one behind the other."""
+    return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64)
 
 
 def _steps(expression: pc.Expression, schema: pa.Schema) -> Iterator[Step]:

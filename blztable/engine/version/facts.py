@@ -358,26 +358,32 @@ class Facts:
             found.append(records)
         return join(found) if found else Records(len(lines), 0, np.zeros(0, PART))
 
-    def pruned(self, lines: Sequence[int], keep: Callable[[Records], Array]) -> Array:
-        """Return the row groups below the leaves that are kept, ascending.
+    def pruned(
+        self, lines: Sequence[int], keep: Callable[[Records], Array]
+    ) -> Iterator[tuple[int, int, Run]]:
+        """Yield what `walk` does, but only below the leaves that are kept.
 
         `keep` gets the records of some nodes over leaves of one level, and says which of them may
-        have a wanted row. Only these are read.
+        have a wanted row. Only these are read, each when its turn comes.
         """
-        found = [np.zeros(0, np.int64)]
-        group = 0
+        group = rows = 0
         for run in self.runs:
-            waiting = [(group, run)]
+            waiting: list[tuple[int, int, Run, int | None]] = [(group, rows, run, None)]
             while waiting:
-                first, one = waiting.pop()
+                first, before, one, entry = waiting.pop()
+                if entry is not None:
+                    one = self.below(one, entry)
                 if one.level == 0:
-                    found.append(np.arange(first, first + len(one)))
+                    yield first, before, one
                     continue
-                before = _before(one.groups["groups"], first)
-                kept = np.flatnonzero(keep(one.records(lines)))
-                waiting += [(int(before[e]), self.below(one, e)) for e in kept[::-1].tolist()]
+                groups = _before(one.groups["groups"], first)
+                of_rows = _before(one.groups["rows"], before)
+                kept = np.flatnonzero(keep(one.records(lines)))[::-1]
+                places = zip(groups[kept].tolist(), of_rows[kept].tolist(), strict=True)
+                entries = zip(places, kept.tolist(), strict=True)
+                waiting += [(*place, one, entry) for place, entry in entries]
             group += run.count
-        return np.concatenate(found)
+            rows += int(run.groups["rows"].sum())
 
     def backwards(self) -> Iterator[Run]:
         """Yield the runs of level 0 from the last to the first; leaves are read when needed."""

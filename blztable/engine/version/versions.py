@@ -40,7 +40,7 @@ from blztable.format.deletions import Deleted, DeletedIn
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.manifest import DELETIONS, Head
-from blztable.format.records import Records
+from blztable.format.records import PART, Records, join
 from blztable.format.version_file import Tail, VersionFile, encode_version
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
@@ -210,18 +210,31 @@ class Version:
         """
         wanted = None if groups is None else np.asarray(groups, np.int64)
         records = self.facts.records(lines, wanted)
-        if len(lines):
-            shared = [place for place, line in enumerate(lines) if self._shares_rows(line)]
-            rows = records.parts["rows"].reshape(len(lines), records.entries)[shared]
-            known = self.facts.groups if wanted is None else self.facts.group_records(wanted)
-            if (rows != known["stored"]).any():
-                raise CorruptError(f"{self._context}: the rows of a column differ from the table's")
-            # A small file that is named many times would fill any memory.
-            places = np.sort(_places(records, known["file"]), 1)
-            is_twice = (places[:, 1:] == places[:, :-1]) & (places[:, 1:] > NOWHERE)
-            if is_twice.any():
-                number = int(places[:, 1:][is_twice][0]) // 2
-                raise CorruptError(f"{self._context}: two row groups have the same file {number}")
+        if not len(lines):
+            return records
+        known = self.facts.groups if wanted is None else self.facts.group_records(wanted)
+        return self._compared(lines, records, known)
+
+    def records_of(self, lines: Sequence[int], runs: Sequence[Run]) -> Records:
+        """Return the records of some nodes in the row groups of some runs of `pruned`."""
+        if not runs or not len(lines):
+            entries = sum(map(len, runs))
+            return Records(len(lines), entries, np.zeros(0, PART))
+        records = join([run.records(lines) for run in runs])
+        return self._compared(lines, records, np.concatenate([run.groups for run in runs]))
+
+    def _compared(self, lines: Sequence[int], records: Records, known: np.ndarray) -> Records:
+        """Return records of some nodes if they agree with those of their row groups."""
+        shared = [place for place, line in enumerate(lines) if self._shares_rows(line)]
+        rows = records.parts["rows"].reshape(len(lines), records.entries)[shared]
+        if (rows != known["stored"]).any():
+            raise CorruptError(f"{self._context}: the rows of a column differ from the table's")
+        # A small file that is named many times would fill any memory.
+        places = np.sort(_places(records, known["file"]), 1)
+        is_twice = (places[:, 1:] == places[:, :-1]) & (places[:, 1:] > NOWHERE)
+        if is_twice.any():
+            number = int(places[:, 1:][is_twice][0]) // 2
+            raise CorruptError(f"{self._context}: two row groups have the same file {number}")
         return records
 
     def _shares_rows(self, line: int) -> bool:
@@ -235,8 +248,10 @@ class Version:
 
         return self.made("shares_rows", make)[line]
 
-    def pruned(self, lines: Sequence[int], keep: Callable[[Records], np.ndarray]) -> np.ndarray:
-        """Return the row groups below the leaves that are kept; see `Facts.pruned`."""
+    def pruned(
+        self, lines: Sequence[int], keep: Callable[[Records], np.ndarray]
+    ) -> Iterator[tuple[int, int, Run]]:
+        """Yield the runs of row groups below the leaves that are kept; see `Facts.pruned`."""
         return self.facts.pruned(lines, keep)
 
     def group_records(self, groups: np.ndarray) -> np.ndarray:

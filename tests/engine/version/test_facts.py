@@ -197,8 +197,18 @@ class Table:
             assert [deleted[one] if deleted else b"" for one in wanted] == [
                 deletions.pack(gone[one]) for one in wanted
             ]
-        every = version.pruned(lines, lambda records: np.ones(records.entries, bool))
-        assert every.tolist() == list(range(len(model)))
+        every = [*version.pruned(lines, lambda records: np.ones(records.entries, bool))]
+        assert groups_of(every) == list(range(len(model)))
+        assert [rows for _, rows, _ in every] == [int(before[first]) for first, *_ in every]
+        runs = [run for *_, run in every]
+        assert version.records_of(lines, runs).arrays[0].tolist() == (
+            version.records(lines).arrays[0].tolist()
+        )
+
+
+def groups_of(found):
+    """Return the numbers of the row groups of runs that were found."""
+    return [first + place for first, _, run in found for place in range(len(run))]
 
 
 def empty(columns):
@@ -364,9 +374,10 @@ def test_leaves_that_are_pruned_are_not_read():
     def keep(records):
         return (records.pages["min"] <= wanted) & (records.pages["max"] >= wanted)
 
-    assert table.staged.pruned([5], keep).tolist() == [*range(64, 96), *range(2976, 3000)]
+    assert groups_of(table.staged.pruned([5], keep)) == [*range(64, 96), *range(2976, 3000)]
     assert len(store.read) == 3
-    assert table.staged.pruned([], lambda records: np.ones(records.entries, bool)).size == 3000
+    every = table.staged.pruned([], lambda records: np.ones(records.entries, bool))
+    assert groups_of(every) == [*range(3000)]
 
 
 def replaced(data, **fields):
