@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blztable import tuning
 from blztable.arrow.extensions import plain_schema
@@ -267,8 +268,17 @@ class OldColumns(Closing):
             column = pa.chunked_array(arrays, type_.value_type if is_coded else type_)
             if order is not None:
                 column = selection.reordered(column, order)
-            columns[index] = column.dictionary_encode().cast(type_) if is_coded else column
+            columns[index] = _coded(column).cast(type_) if is_coded else column
         return [columns[index] for index in indices]
+
+
+def _coded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text or binary as dictionaries whose values are in order, as those of a table are."""
+    values = pc.unique(column).drop_null()
+    values = values.take(pc.sort_indices(values))
+    codes = pc.index_in(column, values).chunks
+    arrays = [pa.DictionaryArray.from_arrays(one, values) for one in codes]
+    return pa.chunked_array(arrays, pa.dictionary(pa.int32(), values.type))
 
 
 def _windows(stored: Iterable[StoredArray], start: int, stop: int) -> Iterator[tuple[int, int]]:

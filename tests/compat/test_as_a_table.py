@@ -77,8 +77,7 @@ def assert_same(old, new):
         # Ours may have fewer chunks.
         assert same_table(old, new)
     elif isinstance(new, pd.DataFrame):
-        # The order of categories is that of the values in a table, and that of rows in old files.
-        pd.testing.assert_frame_equal(*(one.apply(_in_order) for one in (old, new)))
+        pd.testing.assert_frame_equal(old, new)
     elif isinstance(new, pd.Series):
         pd.testing.assert_series_equal(old, new)
     elif isinstance(new, np.ndarray):
@@ -86,11 +85,6 @@ def assert_same(old, new):
         assert old.dtype == new.dtype
     else:
         assert repr(values(old)) == repr(values(new))
-
-
-def _in_order(column):
-    is_category = isinstance(column.dtype, pd.CategoricalDtype)
-    return column.cat.reorder_categories(sorted(column.cat.categories)) if is_category else column
 
 
 def batches(table, *args, **options):
