@@ -27,7 +27,7 @@ from blztable.arrow.types import bitmap, stored_type, view
 from blztable.cached import Cache
 from blztable.columns.parts import from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, physical
-from blztable.engine.read.parts import OpenParts, PartFile
+from blztable.engine.read.parts import DOUBTED_BYTES, DOUBTED_RATIO, OpenParts, PartFile
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run, scratch
@@ -113,6 +113,8 @@ def read_batches(
         return {}
     nbytes = sum(one.nbytes for one in batches)
     check_memory(nbytes, version.store.name)
+    if nbytes > DOUBTED_BYTES and any(one.is_doubted for one in batches):
+        return {}
     for one in batches:
         one.allocate()
     reader = _MatrixReader(parts, groups, of_groups, batches, progress)
@@ -216,6 +218,12 @@ class _Columns:
             base[has_words, 0] = words[place[has_words]]
             base[has_words, 1] = words[place[has_words] + 1]
         return base
+
+    @property
+    def is_doubted(self) -> bool:
+        """True if chunks claim far more bytes than they have: the parts are read one by one."""
+        claimed, stored = self.records.chunk_nbytes, self.records.chunks["size"]
+        return int(claimed.sum()) > DOUBTED_RATIO * int(stored.sum())
 
     def allocate(self) -> None:
         """Make the memory of the columns."""

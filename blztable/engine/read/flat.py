@@ -21,7 +21,7 @@ from blztable.arrow.types import as_stored, bitmap, nulls, stored_type
 from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
-from blztable.engine.read.parts import OpenParts, Part
+from blztable.engine.read.parts import DOUBTED_BYTES, OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
@@ -41,6 +41,8 @@ def read_flat(
     for one in reads:
         nbytes += one.nbytes
     check_memory(nbytes, parts.version.store.name)
+    if nbytes > DOUBTED_BYTES:
+        run([part.prove for one in reads for part in one.parts() if part.is_doubted])
     tasks = joined(chain.from_iterable([one.tasks() for one in reads]), progress)
     is_alone = nbytes < tuning.current.one_thread_bytes or len(tasks) < 2
     run(tasks, progress.report if progress else None, is_alone=is_alone)
@@ -112,6 +114,10 @@ class FlatRead:
         # By task: the first row, and which rows have a value.
         self._valid: list[tuple[int, Array]] = []
         self._arrays: list[pa.Array | None] = []
+
+    def parts(self) -> list[Part]:
+        """Return the parts that have the rows."""
+        return [one[0] for one in self._rows]
 
     def tasks(self) -> list[SizedTask]:
         """Make the memory of values of one width; return the tasks.

@@ -58,6 +58,10 @@ HAS_ROWS = "; it has rows {:,} to {:,}"
 PART_BYTES = 4_000
 # The same of its description, beside its records.
 DESCRIBED_BYTES = 500
+# A part that claims so many times the bytes of its chunks is doubted: only zstd compresses that
+# well, and only uniform data. If a read takes more than so many bytes, its doubted parts are
+# decompressed twice, the first time before the memory of the result is made.
+DOUBTED_RATIO, DOUBTED_BYTES = 1 << 10, 64 << 20
 # Memory for fewer bytes is made without a look at the machine's.
 UNCHECKED_BYTES = 64 << 20
 # Scratch memory of a thread: chunks as they are in the file, and from there on one for each stream.
@@ -482,7 +486,10 @@ class Part(EncodedRows):
         """Return the bytes that a row takes when it is decoded, about."""
         nbytes = float(self.form.width)
         if self.form.form is Form.BYTES and self.rows:
-            nbytes += max(self.nbytes / self.rows - self.form.width, 0)
+            values = self.streams.get(VALUES)
+            # What the record of the part says is for people.
+            total = max(self.nbytes, values.nbytes if values is not None else 0)
+            nbytes += max(total / self.rows - self.form.width, 0)
         has_bitmap = self.flags & NAN_IS_NULL or VALID in self.streams
         return nbytes + 1 / 8 if has_bitmap else nbytes
 
@@ -490,6 +497,21 @@ class Part(EncodedRows):
     def page_rows(self) -> int:
         """Return the rows of a page."""
         return 1 << self.page
+
+    @property
+    def is_doubted(self) -> bool:
+        """True if its chunks claim far more bytes than they have; see DOUBTED_BYTES."""
+        # Of items, each chunk is compared with its length before it is decompressed.
+        streams = [one for one in self.streams.values() if one.kind != PER_ITEM]
+        claimed = sum([one.nbytes for one in streams])
+        return claimed > DOUBTED_RATIO * sum([one.cbytes for one in streams])
+
+    def prove(self) -> None:
+        """Decompress all chunks to nowhere; CorruptError if they do not have what they claim."""
+        with self.errors:
+            for stream in self.streams.values():
+                for _ in stream.runs(0, stream.nbytes) if stream.kind != PER_ITEM else ():
+                    pass
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
