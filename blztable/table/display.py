@@ -16,7 +16,6 @@ from blztable.arrow.extensions import column_as, has_others, registered_schema
 from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
-from blztable.convert.frames.index import RowNumbers
 from blztable.engine.read.losses import ON_CORRUPT, Loss
 from blztable.engine.run.pool import Callback
 from blztable.engine.version.projection import Projection
@@ -43,15 +42,6 @@ class ReadOptions:
     def __post_init__(self) -> None:
         """Raise ValueError if `on_corrupt` is not one of its choices."""
         check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRows:
-    """Columns read, the numbers of their rows in the table, and the rows lost to damage."""
-
-    arrays: list[pa.ChunkedArray]
-    numbers: RowNumbers
-    lost: list[Loss]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +114,10 @@ def warn_of(lost: Iterable[Loss]) -> None:
         warnings.warn(str(loss), stacklevel=stack_level())
 
 
-def told(rows: ReadRows) -> dict[str, Any]:
+def told(lost: Iterable[Loss]) -> dict[str, Any]:
     """Return the attributes of a result that list the rows left out, and the values made null."""
     found: dict[str, Any] = {}
-    for loss in rows.lost:
+    for loss in lost:
         pair = [loss.start, loss.stop]
         if loss.column is None:
             found.setdefault(MISSING_ROWS, []).append(pair)
@@ -136,17 +126,17 @@ def told(rows: ReadRows) -> dict[str, Any]:
     return found
 
 
-def with_missing(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
+def with_missing(schema: pa.Schema, lost: Sequence[Loss]) -> pa.Schema:
     """Return a schema whose metadata list what was lost, if anything was."""
-    if not rows.lost:
+    if not lost:
         return schema
-    texts = {key.encode(): json.dumps(value).encode() for key, value in told(rows).items()}
-    return with_nullable(schema, rows).with_metadata({**(schema.metadata or {}), **texts})
+    texts = {key.encode(): json.dumps(value).encode() for key, value in told(lost).items()}
+    return with_nullable(schema, lost).with_metadata({**(schema.metadata or {}), **texts})
 
 
-def with_nullable(schema: pa.Schema, rows: ReadRows) -> pa.Schema:
+def with_nullable(schema: pa.Schema, lost: Iterable[Loss]) -> pa.Schema:
     """Return a schema in which all columns with lost values may have nulls."""
-    names = {loss.column for loss in rows.lost}
+    names = {loss.column for loss in lost}
     fields = [field.with_nullable(True) if field.name in names else field for field in schema]
     return pa.schema(fields, schema.metadata)
 

@@ -209,7 +209,7 @@ class Snapshot:
 
     def column(self, position: int) -> pa.ChunkedArray:
         """Read all rows of one column."""
-        rows = self._read([position], 0, self.rows, ReadOptions())
+        rows, _ = self._read([position], 0, self.rows, ReadOptions())
         return self._show([position], rows.arrays)[0]
 
     def array(self, position: int, rows: range) -> pa.Array:
@@ -243,8 +243,8 @@ class Snapshot:
         self, positions: Sequence[int], start: int, stop: int, options: ReadOptions | None = None
     ) -> pa.Table:
         """Read rows of some columns as a table; only their pages are decoded."""
-        rows = self._read(positions, start, stop, options or ReadOptions())
-        schema = display.with_missing(self.schema(positions), rows)
+        rows, lost = self._read(positions, start, stop, options or ReadOptions())
+        schema = display.with_missing(self.schema(positions), lost)
         return display.table_of(self._show(positions, rows.arrays), schema, len(rows.numbers))
 
     def scan(self, filters: object) -> Scan | None:
@@ -351,14 +351,14 @@ class Snapshot:
         )
         options = options or ReadOptions()
         floats = numpy_floats(schema, frame, dtype_backend)
-        rows = self._read(list(needed), 0, self.rows, options, floats)
+        rows, lost = self._read(list(needed), 0, self.rows, options, floats)
         fields, described = display.described(self.projection, self.fields, needed)
-        fields = display.with_nullable(fields, rows)
+        fields = display.with_nullable(fields, lost)
         arrays = rows.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
         if not len(rows.numbers) and self.rows and options.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
-        attributes = dict(head.attributes) | display.told(rows)
+        attributes = dict(head.attributes) | display.told(lost)
         return to_frame(
             display.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
             len(rows.numbers),
@@ -382,7 +382,7 @@ class Snapshot:
         stop: int,
         options: ReadOptions,
         with_nans: Container[int] = (),
-    ) -> display.ReadRows:
+    ) -> tuple[select.Selected, list[Loss]]:
         scan = self.scan(options.filters)
         row_spans = self._spans(scan, start, stop)
         progress = None
@@ -411,7 +411,7 @@ class Snapshot:
         if progress is not None:
             progress.finish(stop - start)
         display.warn_of(lost)
-        return display.ReadRows(selected.arrays, selected.numbers, lost)
+        return selected, lost
 
 
 def _reopened(

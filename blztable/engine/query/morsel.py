@@ -72,27 +72,6 @@ class FilteredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _MorselColumn:
-    """The values of a column in the rows of a morsel whose flag in `rows` is set."""
-
-    rows: np.ndarray
-    values: pa.ChunkedArray | CodedColumn
-
-    def of(self, read: "_RowsToRead") -> pa.ChunkedArray:
-        """Return the values of these rows, all of which the column covers."""
-        is_coded, rows, indices = isinstance(self.values, CodedColumn), read.rows, read.indices
-        if read.count == len(self.values):
-            return self.values.decoded() if is_coded else self.values
-        if len(self.values) < len(rows):
-            rows, indices = rows[self.rows], None
-        if indices is None:
-            (indices,) = rows.nonzero()
-        if is_coded:
-            return self.values.chosen(rows, indices)
-        return selection.chosen(self.values, rows, indices)
-
-
-@dataclass(frozen=True, slots=True)
 class _RowsToRead:
     """Rows of a morsel.
 
@@ -158,7 +137,8 @@ class Morsel:
         self._known = known
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
-        self._columns: dict[int, _MorselColumn] = {}
+        # Columns that were read, and a flag for each row: they have its value.
+        self._columns: dict[int, tuple[np.ndarray, pa.ChunkedArray | CodedColumn]] = {}
 
     def apply(self, number: int, step: Step) -> None:
         """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
@@ -217,14 +197,12 @@ class Morsel:
             if coded is None:
                 self._known.uncoded.add(index)
             else:
-                self._columns[index] = _MorselColumn(read.rows, coded)
-        column = self._columns.get(index)
-        if column is None or not isinstance(column.values, CodedColumn):
-            return None
-        if read.count != len(column.values):
+                self._columns[index] = read.rows, coded
+        _, coded = self._columns.get(index, (None, None))
+        if not isinstance(coded, CodedColumn) or read.count != len(coded):
             return None
         try:
-            return column.values.mask(lambda values: step.mask({index: values}, len(values)))
+            return coded.mask(lambda values: step.mask({index: values}, len(values)))
         except SchemaError:
             # Arrow cannot evaluate the condition on a value that no row may have.
             return None
@@ -250,22 +228,36 @@ class Morsel:
             if index not in self._columns and (is_text(type_) or is_binary(type_)):
                 coded = codes.read(self._reader, index, read.spans)
                 if coded is not None:
-                    self._columns[index] = _MorselColumn(read.rows, coded)
+                    self._columns[index] = read.rows, coded
 
     def _values(
         self, columns: Iterable[int], rows: _RowsToRead, read: _RowsToRead
     ) -> dict[int, pa.ChunkedArray]:
         """Return columns of these rows; of those that do not cover them yet, `read` is read."""
         known = self._columns
-        missing = unread(columns, rows.rows, {index: one.rows for index, one in known.items()})
+        missing = unread(columns, rows.rows, {index: of for index, (of, _) in known.items()})
         if missing:
             if read.indices is None:
                 arrays = self._reader.columns(missing, read.spans)
             else:
                 arrays = self._reader.rows(missing, read.picked)
             for index, values in zip(missing, arrays, strict=True):
-                known[index] = _MorselColumn(read.rows, values)
-        return {index: known[index].of(rows) for index in columns}
+                known[index] = read.rows, values
+        return {index: _of(rows, *known[index]) for index in columns}
+
+
+def _of(
+    wanted: _RowsToRead, covered: np.ndarray, values: pa.ChunkedArray | CodedColumn
+) -> pa.ChunkedArray:
+    """Return the values of rows, given those of more rows, whose flags are set in `covered`."""
+    is_coded, rows, indices = isinstance(values, CodedColumn), wanted.rows, wanted.indices
+    if wanted.count == len(values):
+        return values.decoded() if is_coded else values
+    if len(values) < len(rows):
+        rows, indices = rows[covered], None
+    if indices is None:
+        (indices,) = rows.nonzero()
+    return values.chosen(rows, indices) if is_coded else selection.chosen(values, rows, indices)
 
 
 def _page_of(projection: Projection, columns: Sequence[int], groups: np.ndarray) -> int | None:

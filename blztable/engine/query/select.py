@@ -121,7 +121,7 @@ def windows(
     kept = list(rows)
     if scan is not None:
         projection, kept = scan.projection, scan.within(rows)
-    size = sum(map(projection.nbytes, columns))
+    size = sum([projection.nbytes(index) for index in columns])
 
     def may_be_cut(number: int) -> bool:
         return any(projection.root(index).takes_memory(kept[number].group) for index in columns)

@@ -55,7 +55,7 @@ class OpenColumns(Closing):
         """Drop the parts of earlier row groups, unless others read them, too."""
         if self._is_owner:
             self.parts.forget_before(group)
-        else:
+        elif group:
             self.parts.trim()
 
     def close(self) -> None:

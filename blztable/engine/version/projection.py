@@ -110,7 +110,10 @@ class Projection:
 
     def nbytes(self, index: int) -> int:
         """Return the uncompressed bytes of all nodes of a column."""
-        return sum([self.version.nbytes(line) for line in self.nodes(index)])
+        nbytes = 0
+        for line in self.nodes(index):
+            nbytes += self.version.facts.total(line)[0]
+        return nbytes
 
     def cbytes(self, index: int) -> int:
         """Return the bytes on disk of all nodes of a column."""
