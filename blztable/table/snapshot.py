@@ -15,7 +15,7 @@ import pyarrow as pa
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import no_rows
 from blztable.columns.types import one_array
-from blztable.convert.frames.frame import index_fields, numpy_floats, to_frame
+from blztable.convert.frames.frame import FrameInfo, index_fields, numpy_floats, to_frame
 from blztable.convert.frames.pandas_metadata import arrow_metadata
 from blztable.engine import check, query
 from blztable.engine.query import select
@@ -343,14 +343,14 @@ class Snapshot:
     ) -> pd.DataFrame:
         """Read some columns as a frame with its index; `columns` orders and repeats them."""
         head, schema = self.version.head, self.projection.schema
-        frame = self.version.frame
-        levels = set(index_fields(frame))
+        info = FrameInfo.decode(self.version.frame)
+        levels = set(info.index_fields())
         # A column named twice is read once; the columns of the index are always read.
         needed = dict.fromkeys(positions) | dict.fromkeys(
             index for index, name in enumerate(schema.names) if name in levels
         )
         options = options or ReadOptions()
-        floats = numpy_floats(schema, frame, dtype_backend)
+        floats = numpy_floats(schema, info, dtype_backend)
         rows, lost = self._read(list(needed), 0, self.rows, options, floats)
         fields, described = display.described(self.projection, self.fields, needed)
         fields = display.with_nullable(fields, lost)

@@ -97,16 +97,15 @@ def to_frame(
     return result
 
 
-def numpy_floats(schema: pa.Schema, frame: Descriptor | None, dtype_backend: Any) -> frozenset[int]:
+def numpy_floats(schema: pa.Schema, info: "FrameInfo", dtype_backend: Any) -> frozenset[int]:
     """Return the indices of the fields that become floats of numpy, in which null is NaN."""
     if dtype_backend is not no_default and dtype_backend is not None:
         return frozenset()
-    known = FrameInfo.decode(frame).dtypes
     return frozenset(
         index
         for index, field_ in enumerate(schema)
         if pa.types.is_floating(field_.type)
-        and field_.name not in known
+        and field_.name not in info.dtypes
         and FIELD_KEY not in (field_.metadata or {})
     )
 
