@@ -47,8 +47,9 @@ from blztable.format.records import (
     sums,
 )
 
-# The metadata are deflated above this size: a bundle of thousands of columns repeats itself.
-PLAIN_BYTES = 4096
+# The metadata are deflated above this size: those of a bundle repeat themselves. Those of one part
+# are mostly below, and can be read as they are.
+PLAIN_BYTES = 600
 # A number of the metadata takes some 40 bytes of memory while they are parsed.
 MAX_NUMBERS = 1 << 23
 OFFSET = np.dtype("<i8")

@@ -132,7 +132,7 @@ def test_no_byte_of_a_file_changes_unnoticed(name):
 
 
 def test_metadata_of_many_parts_are_deflated():
-    few, _ = file_of(*FILES["a part"])
+    few, _ = file_of(*FILES["an item a chunk"])
     many, _ = file_of(*FILES["many parts"])
     assert b'"nodes"' in few
     assert b'"nodes"' not in many
