@@ -6,7 +6,8 @@ it locked for ever. Here two threads may compute a value twice; the last one sta
 
 A `Cache` keeps what one owner has parsed and checked: versions, the leaves of a table, the parts of
 an open table. After a read, `trim` compares what all owners have with the bound, and the owner that
-has most gives what it kept first. No lock is taken: sums are computed anew from the sizes.
+has most gives what it kept first. No lock is taken: bytes are only added to the sum of the process,
+which two threads may do at once, so now and then it is computed anew from the sizes.
 """
 
 from collections import OrderedDict
@@ -102,12 +103,14 @@ class Cache(dict[K, V]):
         # `setdefault` is atomic: of two threads, the second drops its own value.
         value = self.setdefault(key, value)
         self._sizes[key] = nbytes
+        _Process.nbytes += nbytes
         return value
 
     def keep_all(self, values: Mapping[K, V], nbytes: int) -> None:
         """Keep values of so many bytes each, in place of those with the same keys."""
         self.update(values)
         self._sizes.update(dict.fromkeys(values, nbytes))
+        _Process.nbytes += nbytes * len(values)
 
     def forget(self, key: K) -> V | None:
         """Return the value that was kept, if there was one; it is kept no more."""
@@ -129,19 +132,26 @@ class Cache(dict[K, V]):
                 nbytes -= size
 
 
+class _Process:
+    """What the process keeps: the bytes at the last look, and all that came since."""
+
+    nbytes = 0
+
+
 def trim() -> None:
     """Forget what is beyond the bound, in all of the process."""
-    owners = [one for reference in _owners.valuerefs() if (one := reference()) is not None]
-    # No property, because each read comes here.
-    sizes = [sum(one._sizes.values()) for one in owners]
-    beyond = sum(sizes) - tuning.current.kept_bytes
-    if beyond <= 0:
+    most = tuning.current.kept_bytes
+    if _Process.nbytes <= most:
         return
+    owners = [one for reference in _owners.valuerefs() if (one := reference()) is not None]
+    sizes = [one.nbytes for one in owners]
+    beyond = sum(sizes) - most
     for size, owner in sorted(zip(sizes, owners, strict=True), key=lambda one: -one[0]):
-        owner.shrink(min(size, beyond))
-        beyond -= size
         if beyond <= 0:
             break
+        owner.shrink(min(size, beyond))
+        beyond -= size
+    _Process.nbytes = sum(one.nbytes for one in owners)
 
 
 _owners: WeakValueDictionary[int, Cache[Any, Any]] = WeakValueDictionary()
