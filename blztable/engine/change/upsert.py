@@ -147,8 +147,10 @@ def _append(
         old = take_rows(opened, kept, np.concatenate(numbers)) if moved else []
     columns = [take(one_array(column), new_rows[order]) for column in columns]
     for index, column in zip(kept, old, strict=False):
+        # `take` gives both the type that they are stored as.
+        moving = take(one_array(column), np.arange(len(column)))
         fresh = take(one_array(new.table.column(index)), rest)
-        columns[index] = take(one_array(pa.chunked_array([*column.chunks, fresh])), order)
+        columns[index] = take(one_array(pa.chunked_array([moving, fresh])), order)
     table = pa.Table.from_arrays(columns, names=list(map(str, range(len(columns)))))
     staged, lacking = change_set.staged, {*range(len(columns))} - new.given
     segment = (staged.schema, staged.head.pandas, [(table, len(new_rows))])

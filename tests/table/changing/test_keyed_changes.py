@@ -375,3 +375,35 @@ def test_an_upsert_names_the_value_of_an_item_that_the_type_of_later_ones_does_n
         with pytest.raises(blz.SchemaError, match=rf"'v'.* {2**60 + 1} does not fit double"):
             t.upsert(iter(items), on="k", evolve=True)
         assert len(t) == 0
+
+
+OF_VIEWS = [
+    pa.array(["t", None, "a text that is longer than a view"] * 100, pa.string_view()),
+    pa.array([b"t", None, b"bytes that are longer than a view"] * 100, pa.binary_view()),
+    pa.array([["t"], None, []] * 100, pa.list_(pa.string_view())),
+    pa.array([[1], None, []] * 100, pa.list_view(pa.int8())),
+    pa.array([{"x": "t"}, None, {"x": None}] * 100, pa.struct([("x", pa.string_view())])),
+    pa.array(["t", None, "u"] * 100).dictionary_encode(),
+    pc.run_end_encode(pa.array([1, 1, None] * 100)),
+    pa.array([b"0" * 16, None, b"1" * 16] * 100, pa.uuid()),
+]
+
+
+# Bug: views of rows that moved met new rows of the stored type: ArrowTypeError.
+@pytest.mark.parametrize("values", OF_VIEWS, ids=lambda values: str(values.type))
+@pytest.mark.parametrize("new", [[2], [2, 300], list(range(0, 310, 3))], ids=len)
+def test_rows_that_move_keep_the_values_of_columns_that_the_data_leave_out(values, new):
+    store = RamStore()
+    blz.to_blz(pa.table({"id": range(300), "v": values, "s": ["x"] * 300}), store)
+    with blz.open(store, "a") as t:
+        t.upsert({"id": new, "s": ["q"] * len(new)}, on="id")
+        found = t.to_pandas(columns=["id", "s"]).merge(
+            pd.DataFrame({"id": t["id"].to_numpy(), "at": np.arange(len(t))})
+        )
+        kept = t["v"].to_arrow()
+    assert kept.type == values.type
+    place = dict(zip(found["id"], found["at"], strict=True))
+    expected = values.to_pylist()
+    assert [kept[place[number]].as_py() for number in range(300)] == expected
+    assert sorted(place) == sorted({*range(300), *new})
+    assert set(found.loc[found["id"].isin(new), "s"]) == {"q"}
