@@ -1,6 +1,7 @@
 """A table with encoded values answers like one with plain values, after any changes."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -420,3 +421,21 @@ def test_a_plan_says_how_its_columns_are_stored():
     lines = str(plan).splitlines()
     assert lines[2].endswith("stored as")
     assert next(line for line in lines if line.startswith("line")).endswith("  plain, numbers, sum")
+
+
+def test_text_of_many_items_in_some_order_has_a_dictionary():
+    """As the scheduled hours of flights, which are almost sorted: their codes repeat, too."""
+    rng = np.random.default_rng(0)
+    hours = pd.date_range("2013-01-01", periods=6_900, freq="h").strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows = np.sort(rng.integers(0, 6_900, 300_000)) + rng.integers(-3, 4, 300_000)
+    table = pa.table({"t": pa.array(hours).take(pa.array(rows.clip(0, 6_899)))})
+    sizes = {}
+    for optimize in (None, "speed"):
+        store = RamStore()
+        blz.to_blz(table, store, storage=blz.Storage(optimize=optimize))
+        assert blz.read_table(store).equals(table)
+        kind = "numbers, sum" if optimize else "dictionary"
+        assert encodings_of(store)["t"].startswith(kind)
+        with blz.open(store) as opened:
+            sizes[optimize] = opened.cbytes
+    assert sizes[None] < sizes["speed"] / 2

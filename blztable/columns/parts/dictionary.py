@@ -25,6 +25,7 @@ from blztable.columns.parts.stream import (
     width_of,
 )
 from blztable.errors import SchemaError
+from blztable.format.chunk import BIT, Compression
 from blztable.format.records import (
     DICTIONARY,
     ITEMS_LENGTHS,
@@ -48,6 +49,7 @@ _MOST_SAMPLED = SAMPLED_ROWS * 3 // 4
 _MAX_VALUES_BYTES, _MAX_TEXT_BYTES = 1 << 16, 1 << 18
 # Text that is compressed to see how many bytes a dictionary saves: twice the window of LZ4.
 TRIED_BYTES = 1 << 17
+CODES, ITEMS = Compression("lz4", 5, BIT), Compression("lz4hc", 1)
 # All items are one page: their lengths have one base.
 ONE_PAGE = 30
 
@@ -82,7 +84,7 @@ def of_bytes(
         if nbytes > _MAX_TEXT_BYTES:
             return None
         if len(items) > tuning.current.few_items and not _is_worth(
-            len(items), nbytes, rows, data, worth
+            found, nbytes, rows, data, worth
         ):
             return None
     if found is None:
@@ -147,13 +149,25 @@ def _of_short_items(lengths: Array, data: Array) -> pa.DictionaryArray | None:
     return pa.DictionaryArray.from_arrays(codes[words], items)
 
 
-def _is_worth(items: int, nbytes: int, rows: int, data: Array, worth: Worth) -> bool:
-    """True if codes of so many items are small beside the text of the rows."""
+def _is_worth(found: pa.DictionaryArray, nbytes: int, rows: int, data: Array, worth: Worth) -> bool:
+    """True if codes of many items, which have `nbytes` bytes, are small beside the rows' text."""
+    items, codes = found.dictionary, found.indices
     start = max(len(data) - TRIED_BYTES, 0) // 2
     tried = data[start : start + TRIED_BYTES]
+    most = worth(tried) * len(data) / max(len(tried), 1)
     # Bits that are always 0 take no room once they are shuffled.
-    stored = rows * (items - 1).bit_length() / 8 + nbytes + 2 * items
-    return stored * len(tried) <= worth(tried) * len(data)
+    if rows * (len(items) - 1).bit_length() / 8 + nbytes + 2 * len(items) <= most:
+        return True
+    # Rows in some order have codes and items that repeat: some are compressed to see how much.
+    width = width_of(len(items) - 1)
+    count = min(len(codes), TRIED_BYTES // width) // 8 * 8
+    if most <= 0 or not count or not nbytes:
+        return False
+    some = codes.slice((len(codes) - count) // 2, count).fill_null(0).to_numpy()
+    stored = len(CODES.compress(some.astype(f"<u{width}").view(np.uint8), width))
+    first = int(offsets_of(items, f"<i{physical(items.type).width}")[0])
+    text = np.ascontiguousarray(bytes_of(items.buffers()[2])[first : first + nbytes])
+    return rows * stored / count + len(ITEMS.compress(text, 1)) + 2 * len(items) <= most
 
 
 def _as_binary(items: pa.Array) -> pa.Array:
