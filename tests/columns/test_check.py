@@ -1,5 +1,7 @@
 """Records against types: what a part of a type cannot have is refused before it is decoded."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -180,3 +182,18 @@ def test_validity_of_a_type_without_values_is_refused():
     assert records.streams["name"].tolist() == [VALID, VALID]
     with pytest.raises(CorruptError, match="streams of the type"):
         check_type(pa.null(), records)
+
+
+def test_more_items_than_a_page_of_lengths_have_a_word_for_each_page():
+    array = pa.array([""]).dictionary_encode()
+    part = encode(array, 3)
+    codes, lengths, values = part.streams
+    codes = replace(codes, words=np.array([(1 << 30) + 1]))
+
+    def checked(words):
+        streams = codes, replace(lengths, words=np.zeros(words, np.int64)), values
+        check_type(array.type, records_of_parts([replace(part, streams=streams)]))
+
+    checked(2 + 2)
+    with pytest.raises(CorruptError, match="words of lengths"):
+        checked(1 + 2)

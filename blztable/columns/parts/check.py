@@ -37,6 +37,8 @@ from blztable.format.records import (
 # Items of a dictionary that a writer chose; that of a dictionary type may have any number.
 MAX_ITEMS = 1 << 16
 MAX_VALUES = (1 << 31) - 1
+# Items of a dictionary in a page of their lengths, as a power of two.
+_PAGE_OF_ITEMS = 30
 _NAMES = 6
 
 
@@ -213,7 +215,7 @@ class _Parts:
         """Check lengths, which ascend in their words; `totals` are the bytes of the items."""
         one, owner = self.streams[at], self.owner[at]
         rows = self.rows[owner] if items is None else items[owner]
-        pages = self.pages[owner] if items is None else np.minimum(rows, 1)
+        pages = self.pages[owner] if items is None else -(-rows >> _PAGE_OF_ITEMS)
         need((one["kind"] == NUMBERS) & (one["flags"] == SUM), "lengths")
         need((one["power"] == 0) & (one["exceptions"] == 0), "lengths")
         need(self._has_codes(one, rows), "bytes of lengths")

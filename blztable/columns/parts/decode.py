@@ -37,7 +37,7 @@ from blztable.format.records import (
 )
 
 MAX_INT32 = (1 << 31) - 1
-# All items of a dictionary are one page of lengths.
+# Items of a dictionary in a page of their lengths, as a power of two.
 ONE_PAGE = 30
 # Ascending rows: slices of the part, or their numbers.
 # At most so many values of codes are kept with a part.

@@ -50,7 +50,7 @@ _MAX_VALUES_BYTES, _MAX_TEXT_BYTES = 1 << 16, 1 << 18
 # Text that is compressed to see how many bytes a dictionary saves: twice the window of LZ4.
 TRIED_BYTES = 1 << 17
 CODES, ITEMS = Compression("lz4", 5, BIT), Compression("lz4hc", 1)
-# All items are one page: their lengths have one base.
+# Items in a page of their lengths, as a power of two: nearly always all of them.
 ONE_PAGE = 30
 
 # Returns how many bytes the codes of many items may have that replace this text.
