@@ -90,14 +90,20 @@ class OneFile:
         while (end := data.rfind(b"blzf-end", 0, end) + 8) >= 8:
             foot = data[end - FOOT.size : end].rjust(FOOT.size, b"\0")
             magic, block, index, _, front_crc, crc, _ = FOOT.unpack(foot)
-            inside = block <= index <= end - FOOT.size
-            if magic == b"blzcomit" and inside and zlib.crc32(data[block : end - 12]) == crc:
+            inside = block <= index - RECORD.size and index <= end - FOOT.size
+            is_foot = magic == b"blzcomit" and inside and self._has_head(index, end - FOOT.size)
+            if is_foot and zlib.crc32(data[block : end - 12]) == crc:
                 break
             end -= 1
         need(end >= 8, "a commit that is whole")
         need(end >= sealed, "the commit that was sealed")
         need(front_crc == zlib.crc32(front), "the front of this foot")
         self.values = self._index(data[index : end - FOOT.size], end - FOOT.size)
+
+    def _has_head(self, index: int, end: int) -> bool:
+        """Return whether a record head says that an index begins and ends at these places."""
+        head = RECORD.unpack_from(self.data, index - RECORD.size)
+        return head[:6] == (b"blzr", 2, 0, 0, index - RECORD.size, end - index)
 
     def _index(self, data: bytes, end: int) -> dict[str, tuple[int, int]]:
         first, *lines = data.split(b"\n")

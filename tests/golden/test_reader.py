@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -227,6 +228,26 @@ def test_a_file_of_two_row_groups_is_refused_by_both(tmp_path, tuned, bundled):
         for parts in leaf.columns:
             parts[1] = deepcopy(parts[0])
     both_refuse(place)
+
+
+@pytest.mark.parametrize("at", [pytest.param(8, id="position"), pytest.param(16, id="length")])
+def test_a_foot_whose_index_lies_elsewhere_is_none_to_both(tmp_path, at):
+    place = tmp_path / "t.blz"
+    blz.to_blz(DATA, place, storage=blz.Storage(layout="file"))
+    blz.to_blz(DATA, place, mode="a")
+    assert reader.read(place).head["version"] == 2
+    data = bytearray(place.read_bytes())
+    end = data.rfind(b"blzf-end") + 8
+    _, block, index, *_ = page_files.FOOT.unpack_from(data, end - page_files.FOOT.size)
+    head = index - page_files.RECORD.size
+    data[head + at] ^= 1
+    data[head + 28 : head + 32] = zlib.crc32(data[head : head + 28]).to_bytes(4, "little")
+    data[end - 12 : end - 8] = zlib.crc32(data[block : end - 12]).to_bytes(4, "little")
+    # Without the seal behind it, the commit counts as not written.
+    place.write_bytes(data[:end])
+    assert reader.read(place).head["version"] == 1
+    with pytest.warns(UserWarning, match="version 1 is the newest one that is whole"):
+        assert blz.read_table(place).num_rows == len(DATA)
 
 
 NOT_CHECKED: dict[str, Edit] = {
