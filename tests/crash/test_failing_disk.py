@@ -206,8 +206,9 @@ def test_any_call_of_the_system_may_fail_and_the_outcome_is_told(
     both = pa.concat_tables([OLD, more], promote_options="default")
     module = fcntl if hasattr(fcntl, name) else os
     if name == "preadv":
-        # Small bundles are read by another call.
+        # Small bundles are read by another call. The function is bound once.
         tuned(bundled_bytes=0)
+        module, name = opening, "_pread_into"
     if name == "fcntl":
         # Each created file gets a descriptor number that counts as a standard stream.
         above = max(map(int, os.listdir("/dev/fd"))) + 50
