@@ -30,7 +30,7 @@ from blztable.engine.version.copy import is_whole
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
-from blztable.errors import BlzError, CorruptError, FormatError
+from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.report import Copied
 from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
@@ -245,7 +245,7 @@ def _back(store: Store, version: int | str | None) -> Iterator[Version]:
     """
     met: set[int] = set()
     for commit in store.earlier():
-        with suppress(BlzError):
+        with suppress(*DAMAGED, TableNotFoundError):
             named = version_number(commit, version)
             numbers = versions.numbers(commit) if named is None else [named]
             for number in reversed([one for one in numbers if one not in met]):

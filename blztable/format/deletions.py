@@ -8,7 +8,7 @@ its number among the stored rows, which is its place in the parts.
 Knows neither leaves nor files.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -75,12 +75,6 @@ def check(words: Array, counts: Array, stored: Array, gone: Array) -> None:
     need((first[1:] >= stops[:-1]) | (owner[1:] != owner[:-1]), "a row that is deleted twice")
     found = np.bincount(owner, rows, len(counts)).astype(np.int64)
     need(found == gone, "deleted rows of a row group")
-
-
-def compacted(deleted: Iterable[bytes]) -> Deleted:
-    """Return the deleted rows of each row group; empty if there are none."""
-    groups = tuple(deleted)
-    return groups if any(groups) else ()
 
 
 def stored(deleted: bytes, live: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ MAX_NUMBER = 1 << 62
 # Only attributes may have longer numbers. The time to parse a number grows faster than its digits.
 MAX_DIGITS = 4300
 _NESTING = {list, dict}
-# Made once: `json.dumps` makes an encoder at each call, which takes as long as a line of a column.
+# Made once: `json.dumps` makes an encoder at each call, which takes as long as a short text.
 # To look for values that contain themselves would take as long again.
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")

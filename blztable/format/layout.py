@@ -66,7 +66,7 @@ def manifest_version(name: str) -> int | None:
 
 
 def column(path: Path) -> str:
-    """Return the prefix of the keys of a column's superchunks, or of the bundles."""
+    """Return the prefix of the keys of a column's data files, or of the bundles."""
     return "/".join([DATA, *(f"col{number}" for number in path)]) if path else BUNDLES
 
 
@@ -77,7 +77,7 @@ def column_id(name: str) -> int | None:
 
 
 def part(path: Path, k: int) -> str:
-    """Return the key of superchunk `k` of a column, or of bundle `k`."""
+    """Return the key of data file `k` of a column, or of bundle `k`."""
     assert k > 0, k
     return f"{column(path)}/__{k}__.bin"
 

@@ -51,7 +51,7 @@ MAX_LEVEL = 7
 MAX_COLUMNS = 1 << 20
 MAX_ENTRIES = 1 << 20
 # Row groups of a version: lists of them take some hundred bytes each.
-MAX_GROUPS = 1 << 24
+MAX_GROUPS = 1 << 23
 
 
 def encode(level: int, groups: Array, deleted: Array, records: Records) -> bytes:
@@ -98,7 +98,7 @@ class Leaf:
         magic, self.level, self.entries, self.columns, crc = HEADER.unpack_from(view)
         if magic != MAGIC:
             raise CorruptError(f"a leaf begins with {magic!r}; expected {MAGIC!r}")
-        need(self.level <= MAX_LEVEL and self.entries <= MAX_ENTRIES, "header of a leaf")
+        need(self.level < MAX_LEVEL and self.entries <= MAX_ENTRIES, "header of a leaf")
         need(self.columns <= MAX_COLUMNS, "columns of a leaf")
         start = HEADER.size + (self.columns + 1) * INDEX.itemsize
         need(start <= len(view), "a leaf that is cut")

@@ -170,7 +170,7 @@ class Records:
         ends = (self.chunks["size"].astype(np.int64) + DIGEST_BYTES).cumsum()
         starts = ends - self.chunks["size"] - DIGEST_BYTES
         first = self.first_chunk[self.first_stream]
-        # The parts without chunks move nothing; where they would begin is of no account.
+        # A part without chunks has no offset to shift.
         before = np.append(starts, 0)[first[:-1]]
         return starts + np.repeat(self.parts["offset"].astype(np.int64) - before, np.diff(first))
 

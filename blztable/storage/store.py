@@ -185,7 +185,7 @@ class Store(Protocol):
         return _bytes_below(self, "", _DEPTH)
 
     def may_be_foreign(self) -> bool:
-        """Return True if another program may have written what is there, too short to tell."""
+        """Return True if what is there is too short to tell whose it is."""
         return False
 
     def lost_keys(self) -> list[str] | None:

@@ -488,7 +488,7 @@ class TableReader:
     ) -> Explanation:
         """Show what a read with this filter decodes and what it skips.
 
-        Only the manifest, the fronts and the trailers are read.
+        Only the manifest and the leaves are read.
 
         Parameters
         ----------
@@ -724,7 +724,8 @@ class TableReader:
         ----------
         full : bool, optional
             If True, check every checksum, chunk and value, and compare the statistics with the
-            values. If False, check only the manifest, file sizes, fronts and trailers.
+            values. If False, check only the manifest, the leaves, and what each file says of
+            itself.
 
         Returns
         -------

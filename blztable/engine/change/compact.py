@@ -23,7 +23,7 @@ from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage, group_rows_of
 from blztable.engine.write.row_groups import row_groups, rows_per_group
@@ -204,7 +204,7 @@ def _nodes_of(version: Version, bundle: int) -> Sequence[Path]:
             return DataFile.front(reader.read)[0].nodes
     except KeyNotFound:
         raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
-    except BlzError as error:
+    except DAMAGED as error:
         raise type(error)(f"{version.store.name}/{key}: {error}") from None
 
 

@@ -13,8 +13,8 @@ from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.version import history
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.version.versions import Version, pin
-from blztable.errors import BlzError
+from blztable.engine.version.versions import DAMAGED, Version, pin
+from blztable.errors import BlzError, TableNotFoundError
 from blztable.storage.store import KeyNotFound
 
 
@@ -44,7 +44,7 @@ def _categories_gone(before: StagedVersion, after: StagedVersion) -> categories.
     never = categories.without(unused, categories.used_with_deleted(before))
     for info in history.list_versions(before.store):
         # A damaged version, or one that was removed meanwhile, tells nothing.
-        with suppress(BlzError, KeyNotFound):
+        with suppress(*DAMAGED, TableNotFoundError, KeyNotFound):
             version, pinned = pin(before.store, info.number)
             with pinned:
                 older = categories.used_with_deleted(StagedVersion.of(version))

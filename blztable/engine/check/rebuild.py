@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from blztable.columns.parts.encode import encode as encode_part
 from blztable.engine.version import versions
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import BlzError, CorruptError
 from blztable.format import layout
 from blztable.format.bounds import summary
@@ -29,9 +29,6 @@ from blztable.format.layout import Path
 from blztable.format.leaf import GROUP, Leaf, encode
 from blztable.format.records import LENGTHS, PART, WORD, Array, Records, join, stack
 from blztable.storage.store import KeyNotFound, Store
-
-# Rows of the table are in the root of a column.
-_SUMS = ("rows", "nbytes", "cbytes")
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ class _Unnamed:
     def _of_others(self) -> Iterator[_UnnamedGroup]:
         """Yield the row groups that other versions with the same columns name."""
         for number in versions.numbers(self.store):
-            with suppress(BlzError, KeyNotFound):
+            with suppress(*DAMAGED, KeyNotFound):
                 other = versions.read(self.store, number)
                 if other.paths == self.version.paths and number != self.version.head.version:
                     yield from _groups_of(other)
@@ -256,7 +253,7 @@ class _Unnamed:
         for number in sorted(
             filter(None, map(layout.leaf_number, _names(self.store, layout.LEAVES)))
         ):
-            with suppress(BlzError, KeyNotFound):
+            with suppress(*DAMAGED, KeyNotFound):
                 leaf = Leaf(self.store.get(layout.leaf(number)))
                 if (leaf.level, leaf.columns) == (level - 1, self.columns):
                     below.append(summary(leaf, number, self.orders))
@@ -328,7 +325,7 @@ def _files(store: Store, paths: Sequence[Path]) -> Iterator[tuple[Path, int, Dat
     for path in paths:
         numbers = map(layout.part_number, _names(store, layout.column(path)))
         for number in sorted(filter(None, numbers)):
-            with suppress(BlzError, KeyNotFound):
+            with suppress(*DAMAGED, KeyNotFound):
                 with store.open(layout.part(path, number)) as reader:
                     file, _ = DataFile.read(reader.read, reader.size)
                 if file.number == number:

@@ -29,7 +29,7 @@ from blztable.engine.check.parts import (
 )
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.pool import run
-from blztable.engine.version.versions import Version, load, why_behind
+from blztable.engine.version.versions import Version, read, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
 from blztable.format.deletions import unpack
@@ -181,7 +181,8 @@ def _read_again(version: Version) -> tuple[Version, list[Problem]]:
     if behind:
         note(behind, True)
     try:
-        again = load(store, head.version)
+        # Nothing that is kept takes part.
+        again = read(store, head.version)
         if again.head == head:
             return again, found
         note("the manifest is not the one that was opened", False)

@@ -57,8 +57,8 @@ def salvaged(
     Raises
     ------
     CorruptError
-        With "raise"; or if the manifest's line of a column is damaged, so that no row of the column
-        can be read.
+        With "raise"; or if the records of a column are damaged, so that no row of the column can
+        be read.
     """
     started = monotonic()
     try:

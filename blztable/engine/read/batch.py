@@ -126,7 +126,7 @@ def read_batches(
 
 
 def _checked(parts: OpenParts, lines: Sequence[int], groups: Sequence[int]) -> Records:
-    """Return the records of columns, compared with their types; the last ones are kept."""
+    """Return the records of columns, compared with their types; they are kept."""
     known: Cache[tuple[tuple[int, ...], tuple[int, ...]], Records] = parts.version.made(
         "batches", Cache
     )

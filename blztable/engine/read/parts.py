@@ -116,10 +116,7 @@ class PartFile:
 
 
 class StoredStream:
-    """A stream of a part: the fields of its record, and where its chunks are in the file.
-
-    `cell` is the number of bytes that no chunk cuts.
-    """
+    """A stream of a part: the fields of its record, and where its chunks are in the file."""
 
     def __init__(self, record: Any, words: Array, chunks: Array, offsets: Array, file: Any) -> None:
         """Take the record of the stream, its words, and the records of its chunks."""
@@ -507,7 +504,7 @@ class Part(EncodedRows):
         return claimed > DOUBTED_RATIO * sum([one.cbytes for one in streams])
 
     def prove(self) -> None:
-        """Decompress all chunks to nowhere; CorruptError if they do not have what they claim."""
+        """Decompress all chunks to scratch memory; CorruptError if they claim what they lack."""
         with self.errors:
             for stream in self.streams.values():
                 for _ in stream.runs(0, stream.nbytes) if stream.kind != PER_ITEM else ():

@@ -14,7 +14,7 @@ from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import BlzError, CorruptError, TableExistsError
+from blztable.errors import CorruptError, TableExistsError
 from blztable.format import layout
 from blztable.format.data_file import DataFile
 from blztable.format.layout import Path
@@ -172,7 +172,7 @@ def _read(version: Version, file: CopiedFile, is_strict: bool) -> bytes:
         file.check(data, is_strict=is_strict)
     except KeyNotFound:
         raise CorruptError(f"{name}: the file is missing") from None
-    except BlzError as error:
+    except DAMAGED as error:
         raise type(error)(f"{name}: {error}") from None
     return data
 

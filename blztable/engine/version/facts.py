@@ -22,9 +22,9 @@ from blztable.storage.store import KeyNotFound, Store
 
 # What a leaf takes in memory, about, beside its bytes.
 LEAF_BYTES = 4_000
-# The fields of an entry that are sums over the entries of its leaf.
 # Sums of more nodes are made for all nodes at once.
 FEW_NODES = 16
+# The fields of an entry that are sums over the entries of its leaf.
 _SUMS = ("rows", "stored", "groups", "deleted")
 
 
@@ -290,17 +290,18 @@ class Facts:
             places = before if are_rows else groups
             entries = np.unique(places.searchsorted(wanted, "right") - 1).tolist()
         for entry in entries:
+            leaf = self.below(run, entry, met)
+            group, rows = int(groups[entry]), int(before[entry])
+            yield from self._below(leaf, group, rows, wanted, are_rows, met)
+
+    def below(self, run: Run, entry: int, met: set[int] | None = None) -> Run:
+        """Return the leaf that an entry of a run names; CorruptError if it is among those met."""
+        if met is not None:
             # Leaves within each other many times would take any memory.
             number = int(run.groups["file"][entry])
             if number in met:
                 raise CorruptError(f"{self.leaves.store.name}: leaf {number} is named twice")
             met.add(number)
-            leaf = self.below(run, entry)
-            group, rows = int(groups[entry]), int(before[entry])
-            yield from self._below(leaf, group, rows, wanted, are_rows, met)
-
-    def below(self, run: Run, entry: int) -> Run:
-        """Return the leaf that an entry of a run names."""
         return self.leaves.open(run.level, self.columns, run.groups[entry])
 
     @cached_property
@@ -367,12 +368,13 @@ class Facts:
         have a wanted row. Only these are read, each when its turn comes.
         """
         group = rows = 0
+        met: set[int] = set()
         for run in self.runs:
             waiting: list[tuple[int, int, Run, int | None]] = [(group, rows, run, None)]
             while waiting:
                 first, before, one, entry = waiting.pop()
                 if entry is not None:
-                    one = self.below(one, entry)
+                    one = self.below(one, entry, met)
                 if one.level == 0:
                     yield first, before, one
                     continue
@@ -387,7 +389,7 @@ class Facts:
 
     def backwards(self) -> Iterator[Run]:
         """Yield the runs of level 0 from the last to the first; leaves are read when needed."""
-        waiting = list(self.runs)
+        waiting, met = list(self.runs), set[int]()
         while waiting:
             run = waiting.pop()
             if run.level == 0:
@@ -396,12 +398,12 @@ class Facts:
                 # One leaf at a time.
                 last = len(run) - 1
                 waiting += [run.cut(0, last)] if last else []
-                waiting.append(self.below(run, last))
+                waiting.append(self.below(run, last, met))
 
     def changed_after(self, number: int) -> list[int]:
         """Return the row groups whose record says a higher version than this in `changed`."""
         found: list[int] = []
-        group = 0
+        group, met = 0, set[int]()
         for run in self.runs:
             waiting = [(group, run)]
             while waiting:
@@ -411,7 +413,9 @@ class Facts:
                     found += (first + touched).tolist()
                     continue
                 before = _before(one.groups["groups"], first)
-                waiting += [(int(before[e]), self.below(one, e)) for e in touched[::-1].tolist()]
+                waiting += [
+                    (int(before[e]), self.below(one, e, met)) for e in touched[::-1].tolist()
+                ]
             group += run.count
         return found
 

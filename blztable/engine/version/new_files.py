@@ -166,12 +166,13 @@ class NewFiles:
         while True:
             number = self.numbers.next()
             try:
-                self._leaves.append(number)
-                self._store.put_new(layout.leaf(number), [leaf.data])
+                with DeferInterrupt():
+                    self._store.put_new(layout.leaf(number), [leaf.data])
+                    self._leaves.append(number)
                 return number
             except KeyTaken:
                 # It is a leaf of another commit.
-                self._leaves.remove(number)
+                continue
 
     def record(self, written: Written) -> None:
         """Record a write before it begins, so that its files are flushed or removed.

@@ -1,10 +1,9 @@
 """Schema: encode, decode and check the Arrow schema of a table; the lines of its nodes.
 
-Column tree: which lines of the manifest hold the nodes of which field. A field of a flat type is
-one node. A nested type has a node for each of its child fields, at every level (`arrow/nested`).
-The manifest lists the nodes of a column in pre-order. The path of a node is the path of its parent
-and an id of its own. Rows are counted by node: a root has the rows of the table, a child has its
-own.
+Column tree: which nodes a field has. A line is the number of a node in pre-order. A field of a flat
+type is one node. A nested type has a node for each of its child fields, at every level
+(`arrow/nested`). The path of a node is the path of its parent and an id of its own. Rows are
+counted by node: a root has the rows of the table, a child has its own.
 """
 
 from collections.abc import Iterable, Sequence

@@ -496,8 +496,15 @@ def test_leaves_that_are_named_many_times_take_no_memory():
     with pytest.raises(LimitError, match="32000000 row groups"):
         versions.decode(store, "key", data)
     version = Facts(Leaves(store), [Run.of_leaf(leaf, "")], 16)
-    with pytest.raises(CorruptError, match="is named twice"):
-        _ = version.groups
+    ways = [
+        lambda: version.groups,
+        lambda: version.changed_after(-1),
+        lambda: [*version.backwards()],
+        lambda: [*version.pruned([0], lambda some: np.ones(some.entries, bool))],
+    ]
+    for way in ways:
+        with pytest.raises(CorruptError, match="is named twice"):
+            way()
 
 
 def test_a_table_keeps_some_of_its_leaves(tuned):
