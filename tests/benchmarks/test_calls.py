@@ -11,7 +11,7 @@ import pytest
 import questions
 
 import blztable as blz
-from support.counted_calls import classes_made, python_calls
+from support.counted_calls import classes_made, files_passed, python_calls
 
 ROWS = 200_000
 
@@ -106,3 +106,12 @@ def test_an_append_makes_few_kinds_of_objects(stored):
     more = pd.DataFrame({"i": range(1000), "f": np.ones(1000), "s": ["a"] * 1000})
     with blz.open(stored, "a") as opened:
         assert len(classes_made(lambda: opened.append(more))) <= 60
+
+
+def test_small_operations_pass_few_files(stored):
+    filters, columns = [("f", ">", 2.0)], ["i", "s"]
+    assert len(files_passed(lambda: blz.read_blz(stored, columns=columns))) <= 60
+    assert len(files_passed(lambda: blz.read_blz(stored, columns=columns, filters=filters))) <= 69
+    more = pd.DataFrame({"i": range(1000), "f": np.ones(1000), "s": ["a"] * 1000})
+    with blz.open(stored, "a") as opened:
+        assert len(files_passed(lambda: opened.append(more))) <= 101

@@ -185,27 +185,6 @@ def many_items(rows: int = 4500, seed: int = 5) -> pa.Table:
     return pa.table({"url": url, "clerk": clerk, "url or null": pc.if_else(nulls, None, url)})
 
 
-def floats_table(rows: int = 500, seed: int = 5) -> pa.Table:
-    """Return a table of floats with nulls, and one column with NaN beside them."""
-    number, rng = np.arange(rows), np.random.default_rng(seed)
-    noise, gaps = rng.normal(size=rows), number % 7 == 3
-    payload = np.array(0x7FF8_0000_0000_0123, "<u8").view("<f8")
-    columns = {
-        "double": pa.array(noise, mask=gaps),
-        "single": pa.array(noise.astype("f4"), mask=gaps),
-        "half": pa.array(noise.astype("f2"), mask=gaps),
-        "price": pa.array(rng.integers(-9999, 9999, rows) / 100, mask=gaps),
-        "few": pa.array(rng.integers(0, 5, rows) / 7, mask=gaps),
-        "lost": pa.nulls(rows, pa.float64()),
-        # Nulls in some row groups only.
-        "turns": pa.array(noise, mask=(number < 9) | (number > 450)),
-        "both": pa.array(np.where(number % 11 == 4, payload, noise), mask=gaps),
-        # NaN is a value of its own, in a code of its own.
-        "nan": pa.array(np.where(gaps, np.nan, rng.integers(-999, 999, rows) / 4)),
-    }
-    return pa.table(columns)
-
-
 def numbers_table(rows: int = NUMBER_ROWS, seed: int = 5) -> pa.Table:
     """Return a table with columns that suit each encoding of numbers, with and without nulls."""
     number, rng = np.arange(rows), np.random.default_rng(seed)

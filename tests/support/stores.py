@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import blztable as blz
@@ -200,10 +201,25 @@ class FileInMemory(File):
 
 def files_named(version: Version) -> set[str]:
     """Return the keys of all files that a version names, bundles too."""
-    lines = (version.parts(line) for line in range(len(version.paths)))
-    bundles = {layout.part(layout.SHARED, k) for k in version.bundle_numbers}
+    bundles = {layout.part(layout.SHARED, number) for number in bundle_numbers(version)}
     leaves = {layout.leaf(one[0]) for one in version.facts.unseen(set()) if isinstance(one, tuple)}
-    return {key for parts in lines for key in parts.keys} | bundles | leaves
+    files = {
+        layout.part(path, number)
+        for line, path in enumerate(version.paths)
+        for number, bundle in zip(version.parts(line).files.tolist(), version.bundles, strict=True)
+        if number and number != bundle
+    }
+    return files | bundles | leaves
+
+
+def bundle_numbers(version: Version) -> set[int]:
+    """Return the numbers of the bundles that a version names."""
+    return {*version.bundles} - {0}
+
+
+def changed_by(version: Version) -> list[int]:
+    """Return for each row group the newest version that put rows there, no blind append."""
+    return np.maximum(version.facts.groups["changed"], version.head.changed).tolist()
 
 
 def directories_named(version: Version) -> set[str]:

@@ -8,7 +8,7 @@ from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.format import layout
 from blztable.storage.local import LocalStore
-from support.stores import said_by_a_child
+from support.stores import changed_by, said_by_a_child
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_all_rows_of_a_copy_are_those_of_its_first_version(path, tmp_path):
     blz.to_blz({"n": [2]}, path, mode="w")
     blz.copy(path, tmp_path / "copy.blz")
     copied = versions.read(LocalStore(tmp_path / "copy.blz"), 1)
-    assert set(copied.all_changed) == {1}
+    assert set(changed_by(copied)) == {1}
 
 
 # The label of a column is in the frame descriptor only: a name that goes and comes back is text.

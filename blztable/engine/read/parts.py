@@ -43,6 +43,7 @@ from blztable.format.records import (
     LENGTHS,
     NAN_IS_NULL,
     PER_ITEM,
+    STREAM_NAMES,
     VALID,
     VALUES,
     Array,
@@ -50,8 +51,6 @@ from blztable.format.records import (
 )
 from blztable.storage.store import Reader
 
-# What errors call the streams, by number.
-STREAM_NAMES = ("valid", "values", "lengths", "items.valid", "items.lengths", "items.values")
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
 # What a part takes in memory, about, beside its words and the items of a dictionary.
@@ -148,12 +147,6 @@ class StoredStream:
         if computed != self._crcs[number]:
             raise self._of_chunk(number, _changed(computed, self._crcs[number]))
         return bytes(chunk)
-
-    def digest(self, number: int) -> int:
-        """Return the digest behind a chunk, which only Bloscpack reads."""
-        buffer = bytearray(DIGEST_BYTES)
-        self._file.read_into(self._offsets[number] + self._sizes[number], memoryview(buffer))
-        return int.from_bytes(buffer, "little")
 
     def chunk(self, number: int) -> Array:
         """Return the decompressed bytes of a chunk."""
@@ -426,7 +419,7 @@ class Part(EncodedRows):
     ) -> None:
         """Take the part of this number from records that were compared with the type."""
         record = records.parts[number].item()
-        self.file, self.offset, rows, nbytes, self.cbytes = record[:5]
+        _, self.offset, rows, nbytes, self.cbytes = record[:5]
         _, page, flags, _, _ = record[5:]
         first, last = records.first_page[number : number + 2].tolist()
         streams: dict[int, StoredStream] = {}

@@ -1,11 +1,9 @@
 """NodeParts: the parts of one node in all row groups, a thin view of their records."""
 
-from collections.abc import Iterator
-
 from blztable.cached import cached_property
 from blztable.format import layout
 from blztable.format.layout import Path
-from blztable.format.records import ITEM_CHUNKS, NAN_IS_NULL, Array, Records
+from blztable.format.records import ITEM_CHUNKS, Array, Records
 
 
 class NodeParts:
@@ -59,13 +57,3 @@ class NodeParts:
     def unit_rows(self, group: int) -> int:
         """Return the rows that are read together: those of a page, or one."""
         return 1 if self.records.parts["flags"][group] & ITEM_CHUNKS else self.page_rows[group]
-
-    def nan_is_null(self, group: int) -> bool:
-        """True if the nulls of a part are stored as NaN."""
-        return bool(self.records.parts["flags"][group] & NAN_IS_NULL)
-
-    @property
-    def keys(self) -> Iterator[str]:
-        """The keys of the parts that have a file of their own."""
-        own = (self.files != 0) & (self.files != self._bundles)
-        return (layout.part(self.path, number) for number in self.files[own].tolist())

@@ -136,23 +136,9 @@ class Version:
         return self.facts.deleted_rows
 
     @property
-    def all_changed(self) -> tuple[int, ...]:
-        """For each row group, the newest version whose commit put rows there, no blind append."""
-
-        def changed() -> tuple[int, ...]:
-            return tuple(np.maximum(self.facts.groups["changed"], self.head.changed).tolist())
-
-        return self.made("changed", changed)
-
-    @property
     def bundles(self) -> tuple[int, ...]:
         """The number of the bundle of each row group, 0 for none."""
         return self.made("bundles", lambda: tuple(self.facts.groups["file"].tolist()))
-
-    @property
-    def bundle_numbers(self) -> frozenset[int]:
-        """The numbers of the bundles that this version names."""
-        return frozenset(self.bundles) - {0}
 
     def made(self, name: str, make: Callable[[], T]) -> T:
         """Return what was made of this version under a name, or make it.

@@ -17,7 +17,7 @@ from support import arrow_strategies as types
 from support import samples
 from support.bit_equality import bits
 from support.options import arguments
-from support.stores import Hooked, changing, once, tree
+from support.stores import Hooked, bundle_numbers, changing, once, tree
 
 SCHEMA = pa.schema({"n": pa.int64(), "text": pa.string()})
 ALL = pa.table({"n": range(8), "text": map(str, range(8))}, SCHEMA)
@@ -334,7 +334,7 @@ def bytes_in_bundles(store):
     version, pinned = pin(store)
     found = b""
     with pinned:
-        for number in version.bundle_numbers:
+        for number in bundle_numbers(version):
             data = store.get(layout.part(layout.SHARED, number))
             records = DataFile.decode(data).records
             for start, size in zip(records.chunk_offset, records.chunks["size"], strict=True):

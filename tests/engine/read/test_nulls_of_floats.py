@@ -11,7 +11,7 @@ import blztable as blz
 from blztable.columns.parts.decode import EncodedRows
 from blztable.columns.statistics import bounds
 from blztable.engine.read.parts import OpenParts
-from blztable.format.records import VALUES
+from blztable.format.records import NAN_IS_NULL, VALUES
 from blztable.storage.local import LocalStore
 from golden import reader
 from support.bit_equality import bits, same, same_table
@@ -52,7 +52,7 @@ def flagged(table):
     """Return for each row group whether NaN stands for null, by name."""
     version = table._snapshot.version
     return {
-        name: tuple(version.parts(index).nan_is_null(group) for group in range(3))
+        name: tuple((version.parts(index).records.parts["flags"] & NAN_IS_NULL > 0).tolist())
         for index, name in enumerate(version.schema.names)
     }
 

@@ -21,6 +21,7 @@ from blztable.format.manifest import Head
 from blztable.format.records import PAGE, PART, WORD, Records
 from blztable.format.version_file import Tail, encode_version
 from blztable.storage.memory import RamStore
+from support.stores import changed_by
 
 TIME = "2026-11-27T16:00:00.000000+00:00"
 
@@ -172,7 +173,7 @@ class Table:
         assert version.bundles == tuple(one.bundle for one in model)
         assert version.all_deleted == tuple(map(deletions.pack, gone))
         assert version.deleted_rows == sum(map(len, gone))
-        assert version.all_changed == tuple(one.changed for one in model)
+        assert changed_by(version) == [one.changed for one in model]
         assert list(version.rows_backwards()) == live[::-1]
         for line in lines:
             assert version.parts(line).files.tolist() == [one.files[line] for one in model]
@@ -462,7 +463,7 @@ def test_row_groups_changed_since_a_version_are_found_in_leaves_that_changed_alo
     restored = again.with_head(changed=4)
     assert len(restored.changed_after(3)) == 3001
     assert restored.changed_after(4) == []
-    assert set(restored.all_changed) == {4}
+    assert set(changed_by(restored)) == {4}
 
 
 def test_a_leaf_whose_number_another_commit_took_is_read_again():
