@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from blztable import tuning
+from support.s3_server import S3Server
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
 # A quarter of the examples that hypothesis would make, so that all tests take minutes, and the same
@@ -67,6 +68,13 @@ def tuned():
     """Return a function that sets numbers of `blztable.tuning` until the test ends."""
     with ExitStack() as stack:
         yield lambda **numbers: stack.enter_context(tuning.tuned(**numbers))
+
+
+@pytest.fixture
+def s3():
+    """Return an S3 server of its own, without objects, latency and faults."""
+    with S3Server() as server:
+        yield server
 
 
 def _tuned(scope, doc, **numbers):
