@@ -10,11 +10,14 @@ import gc
 import signal
 from contextlib import ExitStack
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import hypothesis
 import pytest
 
-from blztable import tuning
+from blztable import cached, tuning
+from blztable.engine.read import files
+from blztable.engine.version import versions
 from support.s3_server import S3Server
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
@@ -61,6 +64,25 @@ QUICK = (
     "damage/test_skip.py",
 )
 TESTS = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def process_as_before():
+    """Fail the test that leaves a change to the process, not a later one that the change breaks."""
+    interrupt, numbers = signal.getsignal(signal.SIGINT), tuning.current
+    yield
+    assert signal.getsignal(signal.SIGINT) is interrupt
+    assert tuning.current is numbers
+
+
+@pytest.fixture
+def own_process(monkeypatch):
+    """Let nothing count that other tests have left open or kept."""
+    monkeypatch.setattr(files, "_reads", WeakValueDictionary())
+    kept = versions._kept_versions
+    kept.clear()
+    monkeypatch.setattr(cached, "_owners", WeakValueDictionary({id(kept): kept}))
+    monkeypatch.setattr(cached._Process, "nbytes", 0)
 
 
 @pytest.fixture

@@ -13,11 +13,9 @@ from blztable.cached import Cache, set_cache, trim
 
 
 @pytest.fixture(autouse=True)
-def own_bound(tuned):
+def own_bound(own_process, tuned):
     """Begin with nothing kept, and give the bound back at the end."""
-    tuned(kept_bytes=0)
-    trim()
-    set_cache(64 << 20)
+    tuned(kept_bytes=64 << 20)
 
 
 def held():

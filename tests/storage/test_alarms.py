@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import blztable as blz
+from blztable import interrupts
+from blztable.engine.run import pool
 from blztable.storage import opening
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file.store import at
@@ -82,11 +85,25 @@ def is_of_a_condition(frame):
     return os.path.dirname(opening.__file__) in frame.f_back.f_code.co_filename
 
 
-def steps(act, has_steps=is_of_descriptors):
+class AlarmAtCall:
+    """Rings when a function of the pool or of interrupts begins: there Python looks for signals."""
+
+    def __init__(self, step):
+        self.left = step
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename in {pool.__file__, interrupts.__file__}:
+            self.left -= 1
+            if self.left == 0:
+                # A handler that is deferred does not raise.
+                signal.raise_signal(signal.SIGALRM)
+
+
+def steps(act, alarm_at):
     """Do something again and again, with an alarm at the first step, the second, and so on."""
     tracing = sys.gettrace()
-    for step in range(1, 10_000):
-        alarm = AlarmAt(has_steps, step)
+    for step in range(1, 100_000):
+        alarm = alarm_at(step)
         sys.settrace(alarm)
         try:
             act()
@@ -112,7 +129,7 @@ def test_an_alarm_at_any_step_of_an_open_or_a_close_leaves_nothing_open(monkeypa
         opened(os.devnull, os.O_RDONLY)
 
     for act in (close, collect):
-        assert steps(act) > 20
+        assert steps(act, partial(AlarmAt, is_of_descriptors)) > 20
         assert descriptors_open() == before
 
 
@@ -154,11 +171,36 @@ def test_an_alarm_at_any_step_within_a_condition_leaves_its_lock_free(tmp_path, 
         with blz.open(place, "a", durability="process") as t:
             t.attrs["n"] = 1
 
-    assert steps(act, is_of_a_condition) > 20
+    assert steps(act, partial(AlarmAt, is_of_a_condition)) > 20
     with ThreadPoolExecutor(1) as other:
         for store in stores:
             assert other.submit(store._changed.acquire, blocking=False).result()
             other.submit(store._changed.release).result()
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "helped"])
+def test_an_alarm_at_any_call_of_a_run_leaves_ctrl_c_and_blosc_as_they_were(
+    tmp_path, alarms, tuned, monkeypatch, is_alone
+):
+    monkeypatch.setattr(pool, "_processors", lambda: 3)
+    tuned(one_thread_bytes=1 << 20 if is_alone else 0, read_task_bytes=1)
+    path = tmp_path / "t.blz"
+    table = pa.table({"n": range(20), "s": ["a"] * 20})
+    blz.to_blz(table, path, durability="process")
+
+    def act():
+        try:
+            blz.read_table(path)
+        finally:
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert signal.getsignal(signal.SIGALRM) is alarms
+            assert not pool._blosc_users
+            assert not pool._blosc_before
+            # Keep again what the alarm forgot, so that the next read takes the same steps.
+            assert blz.read_table(path) == table
+
+    act()
+    assert steps(act, AlarmAtCall) > 10
 
 
 @pytest.mark.timeout(60, method="thread")

@@ -44,6 +44,7 @@ Progress: report the number of rows done by a write or a read. Any thread adds c
 Only the caller's thread calls the user's callback.
 """
 
+import operator
 import os
 import threading
 from collections import deque
@@ -113,8 +114,9 @@ MOST_KEPT = 16 << 20
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _blosc_lock = threading.Lock()
-_blosc_users = 0
-_blosc_before: tuple[int, bool] = (1, False)
+# The runs that use Blosc, and the settings from before the first one.
+_blosc_users: set[object] = set()
+_blosc_before: deque[int] = deque()
 _local = threading.local()
 
 
@@ -146,41 +148,43 @@ def run(
     if not first:
         # Many runs of a read have no task.
         return
-    if is_alone:
-        _run_alone(chain(first, tasks), after_task)
-        return
-    work = _PoolRun(None, after_task)
-    deferred = DeferInterrupt(work.stop, others=False)
+    tasks = chain(first, tasks)
+    work = None if is_alone else _PoolRun(None, after_task)
+    deferred = DeferInterrupt(work.stop if work else None, others=False)
+    user = work or deferred
+    end = work.close if work else partial(end_blosc, deferred)
     try:
         with deferred:
             try:
-                work.add(chain(first, tasks))
-                work.join(lambda: False, deferred)
+                if work:
+                    work.add(tasks)
+                    work.join(lambda: False, deferred)
+                else:
+                    begin_blosc(user)
+                    _run_alone(tasks, after_task)
             finally:
-                work.close()
+                end()
     finally:
-        # A signal that is not deferred may end `with` before it calls anything.
+        # A signal that is not deferred may end `end`, or `with`, before it does anything.
         deferred.restore()
-    work.check()
+        if user in _blosc_users:
+            end()
+    if work:
+        work.check()
 
 
 def _run_alone(tasks: Iterator[Task], after_task: Callable[[], None] | None) -> None:
     """Run tasks that are too short to be shared with other threads."""
     waiting = [tasks]
-    with DeferInterrupt(others=False):
-        begin_blosc()
-        try:
-            while waiting:
-                task = next(waiting[-1], None)
-                if task is None:
-                    waiting.pop()
-                    continue
-                if more := task():
-                    waiting.append(iter(more))
-                if after_task is not None:
-                    after_task()
-        finally:
-            end_blosc()
+    while waiting:
+        task = next(waiting[-1], None)
+        if task is None:
+            waiting.pop()
+            continue
+        if more := task():
+            waiting.append(iter(more))
+        if after_task is not None:
+            after_task()
 
 
 def run_groups(
@@ -255,13 +259,11 @@ class _PoolRun:
         self._changed = threading.Condition()
         # None until helpers are called.
         self._helpers: list[Future[None]] | None = None
-        self._uses_blosc = False
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Add a group. Its tasks are drawn one by one, after the tasks of earlier groups."""
-        if not self._uses_blosc:
-            begin_blosc()
-            self._uses_blosc = True
+        if self not in _blosc_users:
+            begin_blosc(self)
         with self._changed:
             self._groups.append(iter(tasks))
             self._notify()
@@ -312,9 +314,8 @@ class _PoolRun:
             for helper in self._helpers:
                 if not helper.cancel():
                     helper.exception()
-        if self._uses_blosc:
-            self._uses_blosc = False
-            end_blosc()
+        if self in _blosc_users:
+            end_blosc(self)
 
     def check(self) -> None:
         """Raise the exception that ended the run."""
@@ -420,41 +421,38 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-# Not the functions around these, which make four calls of Python a run.
-_set_nthreads = blosc.blosc_extension.set_nthreads
-_set_releasegil = blosc.blosc_extension.set_releasegil
+# Each sets one number and returns the one before. Not the functions of `blosc` around them, which
+# make four calls of Python a run.
+_SETTERS = blosc.blosc_extension.set_nthreads, blosc.blosc_extension.set_releasegil
 
 
-def begin_blosc() -> None:
-    """Use one Blosc thread and release the GIL, until each call was followed by one of `end_blosc`.
+def begin_blosc(user: object) -> None:
+    """Use one Blosc thread and release the GIL, until each user has called `end_blosc`.
 
     Blosc then also ignores the BLOSC_* environment variables.
     """
-    global _blosc_users, _blosc_before
     with _blosc_lock:
-        if _blosc_users == 0:
-            _blosc_before = _set_nthreads(1), _set_releasegil(True)
-        _blosc_users += 1
+        _blosc_users.add(user)
+        if not _blosc_before:
+            # One step of Python: a signal handler may raise between two.
+            _blosc_before.extend(map(operator.call, _SETTERS, (1, True)))
 
 
-def end_blosc() -> None:
-    """Restore the settings after the last user."""
-    global _blosc_users
+def end_blosc(user: object) -> None:
+    """Restore the settings after the last user; doing it twice is harmless."""
     with _blosc_lock:
-        _blosc_users -= 1
-        if _blosc_users == 0:
-            _set_nthreads(_blosc_before[0])
-            _set_releasegil(_blosc_before[1])
+        _blosc_users.discard(user)
+        if not _blosc_users and _blosc_before:
+            # One step too.
+            deque(map(operator.call, _SETTERS, iter(_blosc_before.popleft, None)), 0)
 
 
 def _forget_blosc_users() -> None:
     """Reset the state in a forked child: it has no runs, and the lock may be held for ever."""
-    global _blosc_lock, _blosc_users
+    global _blosc_lock
     _blosc_lock = threading.Lock()
-    if _blosc_users:
-        _blosc_users = 0
-        _set_nthreads(_blosc_before[0])
-        _set_releasegil(_blosc_before[1])
+    _blosc_users.clear()
+    end_blosc(None)
 
 
 if hasattr(os, "register_at_fork"):

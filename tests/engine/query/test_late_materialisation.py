@@ -10,7 +10,7 @@ from blztable.storage.memory import RamStore
 from support.recording_store import Recorded
 from support.stores import write
 
-pytestmark = pytest.mark.usefixtures("own_files")
+pytestmark = pytest.mark.usefixtures("own_files", "own_process")
 
 ROWS, GROUP, PAGE = 128, 64, 8
 # A chunk is one page: eight rows of eight bytes.

@@ -1,13 +1,11 @@
 """Open files of reads: their number is limited, and a full process is handled."""
 
 import errno
-import gc
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 import pytest
 
@@ -18,12 +16,7 @@ from blztable.errors import StorageError
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 
-
-@pytest.fixture(autouse=True)
-def no_other_reads(monkeypatch):
-    """Count no reads that other tests left; they would share the limit."""
-    gc.collect()
-    monkeypatch.setattr(files, "_reads", WeakValueDictionary())
+pytestmark = pytest.mark.usefixtures("own_process")
 
 
 def stored(count: int) -> RamStore:
