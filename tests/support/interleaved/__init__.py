@@ -1,0 +1,4 @@
+"""Agents on a store that nobody locks, in every order of their calls.
+
+Contains no tests.
+"""
