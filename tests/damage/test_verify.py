@@ -576,3 +576,33 @@ def test_a_verification_keeps_few_files_open(tmp_path, monkeypatch):
         monkeypatch.setattr(checking.PartCheck, "read", counting)
         assert table.verify()
     assert max(most) < 150
+
+
+@pytest.mark.parametrize("layout", ["directory", "file", "memory"])
+def test_what_a_transaction_has_left_so_far_is_verified(tmp_path, tuned, layout):
+    tuned(leaf_entries=2)
+    place = blz.MemoryStore() if layout == "memory" else tmp_path / "t.blz"
+    write = {} if layout == "memory" else {"storage": blz.Storage(layout=layout)}
+    blz.to_blz(DATA, place, **write)
+    with blz.open(place, "a") as t, t.transaction() as tx:
+        for _ in range(5):
+            tx.append(DATA)
+        tx.update({"text": "new"}, "n < 110")
+        tx.delete("n = 110")
+        report = tx.verify()
+    assert report.is_intact, str(report)
+    assert (report.version, report.rows, report.columns) == (1, 378, tuple(DATA.column_names))
+
+
+def test_damage_below_a_transaction_and_in_it_is_told(path):
+    with blz.open(path, "a") as t, t.transaction() as tx:
+        old = {one for one in path.glob("data/col0/*") if one.is_file()}
+        tx.append(DATA[:24])
+        (new,) = {one for one in path.glob("data/col0/*") if one.is_file()} - old
+        change(new, 200)
+        change(path / "meta/manifest/00000000000000000001", 5)
+        report = tx.verify()
+        # The end of the transaction reads the manifest: make it whole again.
+        change(path / "meta/manifest/00000000000000000001", 5)
+    told = [(one.column, one.file.partition("/")[0]) for one in report.problems]
+    assert told == [(None, "meta"), ("n", "data")], str(report)

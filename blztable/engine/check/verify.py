@@ -29,6 +29,7 @@ from blztable.engine.check.parts import (
 )
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.pool import run
+from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version, read, why_behind
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
@@ -171,7 +172,13 @@ class _Checked:
 
 
 def _read_again(version: Version) -> tuple[Version, list[Problem]]:
-    """Return the version as it is read anew, and the problems of its manifest."""
+    """Return the version as it is read anew, and the problems of its manifest.
+
+    A staged version has none, so that of its base is checked.
+    """
+    if isinstance(version, StagedVersion):
+        fresh, base = version.with_leaves_unread(), version.base
+        return fresh, [] if base is None else _read_again(base)[1]
     head, store, found = version.head, version.store, list[Problem]()
 
     def note(message: str, is_readable: bool) -> None:

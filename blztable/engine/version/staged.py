@@ -153,6 +153,11 @@ class StagedVersion(Version):
             roots=self.roots,
         )
 
+    def with_leaves_unread(self) -> "StagedVersion":
+        """Return the same version, which reads its leaves from the store again."""
+        facts = Facts(Leaves(self.store), self.facts.runs, self.facts.columns)
+        return replace(self, facts=facts)
+
     def with_appends_changed(self) -> "StagedVersion":
         """Return this version, whose appended row groups count as changed by the commit."""
 
