@@ -310,9 +310,10 @@ class Snapshot:
             return query.explain.explain(self.projection, positions, everything, scan)
 
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
-        """Check columns of the version for damage."""
+        """Check columns of the version for damage; of a field, the column that it is in."""
         self.check_open()
-        return check.verify.verify(self.version, positions, full=full)
+        columns = dict.fromkeys(map(self.projection.column_of, positions))
+        return check.verify.verify(self.version, list(columns), full=full)
 
     def null_count(self, position: int) -> int:
         """Return the number of nulls of a column, mostly from statistics."""

@@ -215,6 +215,14 @@ def test_the_values_of_a_field_are_a_column(table):
     assert {one.name for one in column.streams()} >= {"valid", "values"}
 
 
+def test_a_view_of_fields_is_checked_in_the_columns_that_have_them(table):
+    view = table[["address.place.zip", "address.tags", "id"]]
+    report = view.verify()
+    assert report.columns == ("address", "id")
+    assert report.is_intact
+    assert table[["address.place"]].verify(full=False).columns == ("address",)
+
+
 def test_a_view_of_fields_and_the_column_of_a_field_can_be_pickled(tmp_path):
     blz.to_blz(TABLE, tmp_path / "t.blz")
     with blz.open(tmp_path / "t.blz") as opened:
