@@ -187,6 +187,9 @@ def _cast(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Chunked
         return None if type_.ordered else _encoded(cast, column, type_)
     if pa.types.is_nested(source) and pa.types.is_nested(type_):
         return cast_nested(column, type_, cast)
+    if pa.types.is_decimal(source) and source.scale < 0:
+        # Arrow neither compares such values nor makes integers of all of them.
+        return cast(column.cast(pa.decimal256(76, 0)), type_)
     if _is_any(source, type_, _TRUSTED):
         return column.cast(type_)
     if pa.types.is_integer(source) and pa.types.is_decimal(type_):

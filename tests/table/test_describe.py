@@ -1,6 +1,7 @@
 """`t.describe()` and the extremes of a column: few row groups are read, and the answer is exact."""
 
 import datetime as dt
+import decimal
 import math
 
 import numpy as np
@@ -83,6 +84,17 @@ def test_fields_and_categories_have_extremes():
         assert (t["s", "x"].min(), t["s", "x"].max(), t["s", "x"].null_count()) == (1, 5, 1)
 
 
+@pytest.mark.parametrize("type_", [pa.decimal32(5, -2), pa.decimal128(5, -2), pa.decimal256(5, -2)])
+def test_decimals_of_negative_scale_which_arrow_does_not_compare_have_extremes(type_):
+    store = blz.MemoryStore()
+    values = [None, *(decimal.Decimal(number).scaleb(2) for number in (5, -300, 7, 7))]
+    blz.to_blz(
+        pa.table({"d": pa.array(values, type_)}), store, storage=blz.Storage(row_group_rows=2)
+    )
+    with blz.open(store) as t:
+        assert t.describe().loc["d"].tolist() == [str(type_), 4, 1, values[2], values[3]]
+
+
 KINDS = {
     "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "uint": (pa.uint64(), st.integers(0, 2**64 - 1)),
@@ -95,6 +107,10 @@ KINDS = {
     "time": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
     "span": (pa.duration("us"), st.timedeltas()),
     "decimal": (pa.decimal128(5, 2), st.decimals(-999, 999, places=2)),
+    "hundreds": (
+        pa.decimal64(5, -2),
+        st.integers(-99_999, 99_999).map(lambda number: decimal.Decimal(number).scaleb(2)),
+    ),
     "code": (pa.dictionary(pa.int8(), pa.string()), st.sampled_from(["a", "b", "c"])),
 }
 

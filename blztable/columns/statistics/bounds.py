@@ -251,10 +251,10 @@ def extreme(zones: Zones, read: Callable[[int], pa.Array], *, is_least: bool) ->
     best = pa.scalar(None, bounds.type)
     if pa.types.is_null(bounds.type):
         return best
-    is_beyond = pc.less if is_least else pc.greater
     for zone in _in_order(bounds, np.flatnonzero(zones.values), is_least):
-        # Null if the bound is unknown, and at first, when there is no value yet.
-        if is_beyond(bounds[zone], best).as_py() is False:
+        # The bound may be unknown, and at first there is no value yet.
+        is_known = bounds[zone].is_valid and best.is_valid
+        if is_known and not _is_beyond(bounds[zone], best, is_least):
             break
         value = bounds[zone] if zones.exact[zone] else extreme_of(read(zone), is_least=is_least)
         best = _better(best, value, is_least)
@@ -270,8 +270,19 @@ def extreme_of_all(arrays: Iterator[pa.Array], *, is_least: bool) -> pa.Scalar:
 
 
 def _better(best: pa.Scalar, value: pa.Scalar, is_least: bool) -> pa.Scalar:
-    is_beyond = pc.less if is_least else pc.greater
-    return value if not best.is_valid or is_beyond(value, best).as_py() else best
+    """Return the value that is less or greater; nulls are no values."""
+    if not (best.is_valid and value.is_valid):
+        return value if value.is_valid else best
+    return value if _is_beyond(value, best, is_least) else best
+
+
+def _is_beyond(value: pa.Scalar, best: pa.Scalar, is_least: bool) -> bool:
+    """True if a value is less or greater than another one of its type."""
+    if pa.types.is_decimal(value.type):
+        # Arrow compares no decimals of negative scale.
+        one, other = value.as_py(), best.as_py()
+        return bool(one < other if is_least else one > other)
+    return bool((pc.less if is_least else pc.greater)(value, best).as_py())
 
 
 def _in_order(bounds: pa.Array, zones: Array, is_least: bool) -> Iterator[int]:

@@ -112,6 +112,10 @@ EXACT = [
     (numbers(["1.25", "3"], 5, 2), pa.decimal128(38, 10)),
     (numbers(["1.20", "3"], 5, 2), pa.decimal32(3, 1)),
     (pa.array([1, None, -3]), pa.decimal128(4, 2)),
+    (numbers(["700", "-30000"], 5, -2), pa.decimal128(20, 0)),
+    (numbers(["700", "-30000"], 5, -2), pa.decimal64(4, -1)),
+    (numbers(["700", "-30000"], 5, -2).cast(pa.decimal32(5, -2)), pa.int64()),
+    (numbers(["700", "-30000"], 5, -2), pa.dictionary(pa.int8(), pa.decimal128(9, 2))),
     (pa.nulls(3), pa.string()),
     (pa.nulls(3, "i8"), pa.bool_()),
 ]
