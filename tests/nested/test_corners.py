@@ -66,3 +66,28 @@ def test_dictionaries_of_both_zeros_are_told_apart():
     blz.to_blz(pa.table({"x": pa.chunked_array(chunks)}), store)
     found = blz.read_table(store)["x"].to_pylist()
     assert [str(found[row][0]) for row in (0, 128)] == ["0.0", "-0.0"]
+
+
+EMPTY = pa.list_(pa.int8(), 0)
+
+
+@pytest.mark.parametrize(
+    ("type_", "rows"),
+    [
+        (EMPTY, [[], None, []]),
+        (pa.list_(EMPTY, 2), [[[], None], None, [[], []]]),
+        (pa.list_(pa.list_(pa.int8(), 2), 0), [[], None, []]),
+        (pa.struct([("x", EMPTY)]), [{"x": []}, {"x": None}, None]),
+    ],
+    ids=str,
+)
+def test_lists_of_size_0_are_made_of_python_s_lists(type_, rows):
+    """Arrow's own constructor of them divides by the size, which ends the process."""
+    store = blz.MemoryStore()
+    blz.to_blz(pa.table({"a": pa.array(rows, type_)}), store)
+    with blz.open(store, "a") as t:
+        t.append({"a": rows})
+        t.append(t.to_pandas())
+        t.update({"a": rows * 4})
+        assert t["a"].type == type_
+        assert t["a"][:].to_pylist() == rows * 4

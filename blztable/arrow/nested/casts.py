@@ -206,4 +206,6 @@ def _of_size(
     places = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
     hidden = np.repeat(~shown if mask is None else np.asarray(mask), size)
     child = items.take(pa.array(places, mask=hidden))
-    return pa.FixedSizeListArray.from_arrays(child, type=type_, mask=mask)
+    validity = None if mask is None else pc.invert(mask).buffers()[1]
+    # Arrow's own constructor ends the process if the size is 0.
+    return pa.Array.from_buffers(type_, len(shown), [validity], children=[child])
