@@ -156,12 +156,18 @@ def _cast_by(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Chun
     """Return the column as a type; values within others go to `cast`."""
     if column.type.equals(type_):
         return column
-    if column.null_count == len(column):
-        return pa.chunked_array([nulls(len(column), type_)])
-    try:
-        return _cast(cast, column, type_)
-    except REFUSALS:
-        return None
+    without_values = column.null_count == len(column)
+    # Categories without rows are kept if the other type can have them.
+    if not without_values or (
+        pa.types.is_dictionary(column.type) and pa.types.is_dictionary(type_)
+    ):
+        try:
+            result = _cast(cast, column, type_)
+        except REFUSALS:
+            result = None
+        if result is not None or not without_values:
+            return result
+    return pa.chunked_array([nulls(len(column), type_)])
 
 
 def _cast(cast: Cast, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
