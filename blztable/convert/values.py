@@ -21,7 +21,7 @@ from blztable.errors import SchemaError
 # pandas keeps more of these than Arrow would.
 _OF_PANDAS = pd.Timestamp | pd.Timedelta | pd.Period | pd.Interval
 # One value each, although they have a length.
-_WHOLE = (str, bytes, bytearray, memoryview, Mapping)
+_WHOLE = (str, bytes, bytearray, memoryview, Mapping, pa.MonthDayNano)
 
 
 class GivenValues(NamedTuple):

@@ -36,6 +36,7 @@ from support.frame_strategies import columns
         (datetime.date(2020, 1, 2), pa.date32(), datetime.date(2020, 1, 2)),
         (datetime.datetime(2020, 1, 2), pa.timestamp("us"), datetime.datetime(2020, 1, 2)),
         (datetime.timedelta(1), pa.duration("us"), datetime.timedelta(1)),
+        (pa.MonthDayNano([1, 2, 3]), pa.month_day_nano_interval(), pa.MonthDayNano([1, 2, 3])),
         (np.bool_(True), pa.bool_(), True),
         (np.int8(-7), pa.int8(), -7),
         (np.uint64(2**63), pa.uint64(), 2**63),
