@@ -316,6 +316,11 @@ class TestFaults:
             obstore.put(client(s3, retries=1), "a", b"mine", mode="create")
         assert not s3.keys
 
+    def test_a_conflict_is_one_of_puts(self, s3):
+        obstore.put(client(s3), "a", b"content")
+        with s3.failing(share(1, [Fault.CONFLICT])):
+            assert obstore.get(client(s3), "a").bytes() == b"content"
+
     def test_a_create_without_an_answer_is_not_repeated(self, s3):
         with s3.failing(nth(Fault.HUNG, "PUT")), pytest.raises(GenericError):
             obstore.put(client(s3, retries=5, timeout="0.2s"), "a", b"mine", mode="create")

@@ -31,7 +31,7 @@ class Fault(Enum):
     """What goes wrong with a request."""
 
     REFUSED = "503 SlowDown; nothing was done"
-    CONFLICT = "409 ConditionalRequestConflict; nothing was done"
+    CONFLICT = "409 ConditionalRequestConflict of a PUT; nothing was done"
     DROPPED = "the connection is closed; nothing was done"
     LOST = "it was done; the connection is closed without a reply"
     HUNG = "it was done; the reply never comes"
@@ -231,6 +231,8 @@ class S3Server:
         request = await _read_request(reader, writer)
         begun = time.monotonic()
         fault = next((fault for rule in self._rules if (fault := rule(request))), None)
+        if fault is Fault.CONFLICT and request.method != "PUT":
+            fault = None
         await self._wait(self.latency / 2 + self._seconds_of(request.body))
         reply = self._answer(request, fault)
         await self._wait(self.latency / 2)

@@ -61,7 +61,10 @@ Judge = Callable[[Any, Sequence[Ended | None]], str | None]
 
 
 class Touched(NamedTuple):
-    """What a call depends on or changes: keys; or prefixes that end in "/", with all below them."""
+    """What a call depends on or changes.
+
+    A key that ends in "/", or is "", stands for all keys below it.
+    """
 
     keys: tuple[str, ...]
     is_changed: bool
@@ -74,11 +77,11 @@ class Touched(NamedTuple):
 
 
 def _overlap(one: str, other: str) -> bool:
-    return (
-        one == other
-        or (one.endswith("/") and other.startswith(one))
-        or (other.endswith("/") and one.startswith(other))
-    )
+    return one == other or _is_below(one, other) or _is_below(other, one)
+
+
+def _is_below(key: str, prefix: str) -> bool:
+    return (prefix.endswith("/") or not prefix) and key.startswith(prefix)
 
 
 @dataclass(frozen=True, slots=True)
