@@ -19,7 +19,6 @@ from blztable import tuning
 from blztable.api import open
 from blztable.compat.snapshot import OldVersion
 from blztable.compat.table import OldTable
-from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.change.drafts import Drafts, check_nothing_whole, recovered
 from blztable.engine.check.rebuild import rebuild, told
 from blztable.engine.run.pool import Progress
@@ -349,7 +348,7 @@ def _defaults(table: CTable) -> dict[str, Any]:
     if isinstance(table, OldTable):
         return dict(table.defaults)
     version = table._snapshot.version
-    declared = declared_defaults(StagedVersion.of(version))
+    declared = StagedVersion.of(version).default_values()
     return {version.schema.names[index]: value for index, value in declared.items()}
 
 

@@ -11,6 +11,7 @@ Knows nothing of where the bytes are kept.
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,22 @@ def from_json(value: object, type_: pa.DataType) -> pa.Scalar:
     if not is_nested(type_):
         return decode_default(_bytes(value), type_)
     return decode_nested([_node(node) for node in _list(value)], type_)
+
+
+def to_json(value: pa.Scalar) -> str | list[Any]:
+    """Return a value that is not null with its bytes in base64."""
+    if is_nested(value.type):
+        return nodes_to_json(encode_nested(value))
+    return _text(encode_default(value))
+
+
+def nodes_to_json(nodes: Sequence[Streams]) -> list[Any]:
+    """Return the streams of some nodes with their bytes in base64."""
+    return [{name: _text(data) for name, data in streams.items()} for streams in nodes]
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _streams(flat: pa.Array) -> Streams:

@@ -20,7 +20,6 @@ from blztable.arrow.nested.casts import Cast
 from blztable.arrow.types import has_floats
 from blztable.convert import foreign
 from blztable.convert.foreign import numpy_arrays
-from blztable.convert.foreign.readers import check_no_objects, framed
 from blztable.convert.foreign.rows import are_rows, columns_of, is_row, is_value, refuse_row
 from blztable.convert.frames import dtypes
 from blztable.convert.frames.descriptor import Descriptor
@@ -223,3 +222,34 @@ def cast_of(values: Any, type_: pa.DataType) -> Cast:
 def cast_for(descriptor: Descriptor | None, cast: Cast) -> Cast:
     """Return the cast of a column of data: it rounds floats of Python among Python objects too."""
     return cast_rounded if are_bare(descriptor) else cast
+
+
+def framed(data: Any) -> Any:
+    """Return a Series of pandas or Polars as a frame of one column; any other data unchanged."""
+    if isinstance(data, pd.Index):
+        raise SchemaError("the data: an Index has no columns; pass index.to_frame(index=False)")
+    if isinstance(data, pd.Series):
+        return data.to_frame()
+    if not (hasattr(data, "to_frame") and hasattr(data, "__arrow_c_stream__")):
+        return data
+    # A struct of Polars has columns.
+    return data if hasattr(getattr(data, "dtype", None), "fields") else data.to_frame()
+
+
+def check_no_objects(data: Any, context: str) -> None:
+    """SchemaError for Python objects in a frame or a Series of Polars.
+
+    Polars exports such a column as the addresses of the objects.
+    """
+    # A frame of narwhals has the one of Polars in it.
+    native = data.to_native() if hasattr(data, "to_native") else data
+    if not type(native).__module__.startswith("polars."):
+        return
+    schema = native.schema if hasattr(native, "schema") else {native.name: native.dtype}
+    names = [name for name, dtype in schema.items() if str(dtype) == "Object"]
+    if names:
+        which = f"the columns {names!r:.300} have" if hasattr(native, "schema") else "it has"
+        raise SchemaError(
+            f"{context}: {which} the dtype Object of Polars, and Arrow cannot hold Python objects; "
+            "cast to a type of Polars, or leave it out"
+        )

@@ -7,7 +7,7 @@ reader, a dataset or an iterator gives one item at a time, and their number is u
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 
 from blztable.arrow.extensions import plain_schema
-from blztable.convert.foreign.readers import check_no_objects, framed, in_parts
 from blztable.convert.foreign.rows import Grouped, are_rows
 from blztable.convert.frames.descriptor import Descriptor
 from blztable.convert.frames.pandas_metadata import from_metadata
@@ -24,6 +23,8 @@ from blztable.convert.gateway import (
     AS_USUAL,
     Ingested,
     IngestOptions,
+    check_no_objects,
+    framed,
     ingest,
     is_tabular,
     reader_of,
@@ -66,7 +67,7 @@ def source(data: Any, *, index: bool | None, options: IngestOptions = AS_USUAL) 
     """Return the items of tabular `data`, or of an iterable of tabular data."""
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _of_one(data, index, options)
-    data = framed(in_parts(data))
+    data = framed(_in_parts(data))
     if isinstance(data, pd.DataFrame | np.ndarray) or are_rows(data):
         return _of_one(data, index, options)
     if hasattr(data, "scanner"):  # A dataset.
@@ -88,6 +89,23 @@ def source(data: Any, *, index: bool | None, options: IngestOptions = AS_USUAL) 
         # `map` holds no item while it is used; a generator would.
         return ItemSource(map(partial(_item, index, options), count(), Grouped(data)))
     raise TypeError(f"expected {ACCEPTED}, or an iterable of these; found {type(data).__name__}")
+
+
+def _in_parts(data: Any) -> Any:
+    """Return an iterator over data that is read in parts; any other data unchanged."""
+    if hasattr(data, "collect_batches"):  # A LazyFrame of Polars.
+        # A query without rows has no batch, but it has columns.
+        return chain([data.head(0).collect()], data.collect_batches())
+    if hasattr(data, "iter_batches"):  # Such as a ParquetFile.
+        schema = getattr(data, "schema_arrow", None)
+        batches = iter(data.iter_batches())
+        if not isinstance(schema, pa.Schema):
+            return batches
+        return pa.RecordBatchReader.from_batches(schema, batches)
+    if hasattr(data, "get_batch") and hasattr(data, "num_record_batches"):  # A file of Arrow IPC.
+        batches = map(data.get_batch, range(data.num_record_batches))
+        return pa.RecordBatchReader.from_batches(data.schema, batches)
+    return data
 
 
 def is_repeatable(data: Any) -> bool:

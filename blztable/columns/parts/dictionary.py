@@ -17,10 +17,11 @@ from blztable import tuning
 from blztable.arrow.types import bytes_of, mask_of, offsets_of
 from blztable.columns.parts import numbers
 from blztable.columns.parts.physical import Form, Physical, physical, values_of
-from blztable.columns.parts.sample import SAMPLED_ROWS, sample
 from blztable.columns.parts.stream import (
+    SAMPLED_ROWS,
     Stream,
     bytes_of_codes,
+    sample,
     typesize_of_codes,
     width_of,
 )

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable import tuning
-from blztable.arrow.types import as_stored, bitmap, mask_of, numbers_in, offsets_of
-from blztable.columns.parts import bounds, decimals, dictionary, numbers, text
+from blztable.arrow.types import as_stored, bitmap, bytes_of, mask_of, numbers_in, offsets_of
+from blztable.columns.parts import bounds, decimals, dictionary, numbers
 from blztable.columns.parts.dictionary import MAX_TYPESIZE, Worth
 from blztable.columns.parts.physical import (
     NUMPY_TYPES,
@@ -24,8 +24,7 @@ from blztable.columns.parts.physical import (
     values_of,
     words_of,
 )
-from blztable.columns.parts.sample import sample
-from blztable.columns.parts.stream import Stream
+from blztable.columns.parts.stream import Stream, sample
 from blztable.errors import SchemaError
 from blztable.format.bounds import ANY, words_of_integers
 from blztable.format.chunk import LARGE_CHUNK_BYTES
@@ -162,7 +161,7 @@ class _PartBuilder:
 
     def encode_text(self, array: pa.Array, form: Physical) -> None:
         """Encode text or binary: items of a dictionary if they are few, or lengths and bytes."""
-        array, offsets, lengths, data = text.sound_items(array, form, self.valid)
+        array, offsets, lengths, data = _sound_items(array, form, self.valid)
         self.nbytes = form.width * self.rows + len(data)
         found = None
         if not self.options.plain and not self.options.per_item:
@@ -173,7 +172,7 @@ class _PartBuilder:
             self._put_items(codes, items)
             return
         if form.is_text:
-            text.check_utf8(array, data)
+            _check_utf8(array, data)
         binary = pa.binary() if form.width == 4 else pa.large_binary()
         buffers = [None if self.valid is None else bitmap(self.valid), *_of_rows(array, offsets)]
         items = pa.Array.from_buffers(binary, self.rows, buffers)
@@ -227,9 +226,9 @@ class _PartBuilder:
         """Raise SchemaError if an item is invalid."""
         form = physical(items.type)
         if form.form is Form.BYTES:
-            _, _, _, data = text.sound_items(items, form, mask_of(items))
+            _, _, _, data = _sound_items(items, form, mask_of(items))
             if form.is_text:
-                text.check_utf8(items, data)
+                _check_utf8(items, data)
         elif pa.types.is_decimal(items.type):
             _check_decimals(items.type, values_of(items, form), mask_of(items))
 
@@ -440,3 +439,35 @@ def _check_decimals(type_: pa.DataType, values: Array, valid: Array | None) -> A
     if not decimals.are_within(type_, np.ascontiguousarray(values).view(np.uint8).reshape(-1)):
         raise SchemaError(f"a value has more digits than {type_}; cast to a wider type")
     return values
+
+
+def _sound_items(
+    array: pa.Array, form: Physical, valid: Array | None
+) -> tuple[pa.Array, Array, Array, Array]:
+    """Return the array with empty items as nulls; its offsets, and lengths and bytes of its items.
+
+    Raises
+    ------
+    SchemaError
+        The offsets lead out of the bytes.
+    """
+    offsets = offsets_of(array, f"<i{form.width}")
+    lengths = np.diff(offsets)
+    if valid is not None and lengths[~valid].any():
+        array = pc.fill_null(array, pa.scalar("", array.type))
+        offsets = offsets_of(array, f"<i{form.width}")
+        lengths = np.diff(offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    values = bytes_of(array.buffers()[2])[first:last]
+    if first < 0 or len(values) != last - first or (len(lengths) and lengths.min() < 0):
+        raise SchemaError("the offsets of an Arrow array do not ascend within its data")
+    return array, offsets, lengths, values
+
+
+def _check_utf8(array: pa.Array, data: Array) -> None:
+    """Raise SchemaError if an item of text, whose bytes are given, is not UTF-8."""
+    if len(data) and data.view(np.int8).min() < 0:  # Not ASCII alone.
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(f"the text is not UTF-8: {error}") from None

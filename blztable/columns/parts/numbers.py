@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from blztable import tuning
-from blztable.columns.parts.sample import sample, sampled
 from blztable.columns.parts.stream import (
     Stream,
     bytes_of_codes,
     cuts,
     room_for,
+    sample,
+    sampled,
     typesize_of_codes,
     width_of,
 )

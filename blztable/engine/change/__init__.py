@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from blztable.engine.change import columns as columns
     from blztable.engine.change import compact as compact
     from blztable.engine.change import creation as creation
-    from blztable.engine.change import defaults as defaults
     from blztable.engine.change import drafts as drafts
     from blztable.engine.change import erase as erase
     from blztable.engine.change import fields as fields

@@ -17,7 +17,6 @@ from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.types import as_stored
 from blztable.columns.dictionaries import numbered
-from blztable.engine.change.defaults import declared_defaults
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.staged import StagedVersion
@@ -53,7 +52,7 @@ def everything(version: Version) -> PartValues:
 
 def of_defaults(staged: StagedVersion) -> PartValues:
     """Return the values that default values of columns use."""
-    defaults, found = declared_defaults(staged), {}
+    defaults, found = staged.default_values(), {}
     for index, column, node in _coded(staged):
         if index in defaults:
             flats = flatten(node, pa.repeat(defaults[index], 1))

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from blztable.arrow.nested.paths import Names, column_of
 from blztable.arrow.types import Portion, nulls
-from blztable.columns.default import zero_of
+from blztable.columns.default import to_json, zero_of
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import AddColumns, Rename, Select
-from blztable.engine.change.defaults import to_json
 from blztable.engine.change.fields import Path, find
 from blztable.engine.change.reliance import ReadSet
 from blztable.engine.change.retype import retype

@@ -14,11 +14,10 @@ from blztable.arrow.nested.casts import masked
 from blztable.arrow.nested.nodes import Node
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import Portion, nulls
-from blztable.columns.default import encode_nodes
+from blztable.columns.default import encode_nodes, nodes_to_json
 from blztable.columns.types import one_array
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import with_defaults
-from blztable.engine.change.defaults import nodes_to_json
 from blztable.engine.change.reliance import ReadSet
 from blztable.engine.read.columns import OpenColumns, read_nodes
 from blztable.engine.read.selection import RowSpan, stored_portion

@@ -20,10 +20,10 @@ from blztable.arrow.types import (
     is_zoned,
     stored_type,
 )
+from blztable.columns.default import to_json
 from blztable.columns.parts.physical import physical
 from blztable.engine.change.change_set import ChangeSet
 from blztable.engine.change.changes import Retype
-from blztable.engine.change.defaults import declared_defaults, to_json
 from blztable.engine.change.reliance import ReadSet
 from blztable.engine.query.select import null_counts
 from blztable.engine.read.columns import OpenColumns
@@ -162,7 +162,7 @@ def _cast_defaults(
 ) -> dict[int, pa.Scalar | None]:
     """Return the declared default values of these columns in their new types."""
     values: dict[int, pa.Scalar | None] = {}
-    for index, value in declared_defaults(staged).items():
+    for index, value in staged.default_values().items():
         field = fields.get(index)
         if field is None:
             continue

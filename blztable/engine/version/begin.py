@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from blztable import tuning
 from blztable.engine.version import in_flight, versions
-from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.new_files import NewFiles, remove_column
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import Version, mirrored_number
 from blztable.errors import (
     BlzError,
     BusyError,

@@ -41,10 +41,9 @@ from blztable.caller import stack_level
 from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
 from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenCommit, begin
 from blztable.engine.version.history import DID, done_of
-from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import CHANGED, StagedVersion
-from blztable.engine.version.versions import Version
+from blztable.engine.version.versions import Version, mirrored_number
 from blztable.errors import (
     BlzError,
     CommitUnknownError,

@@ -11,8 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from blztable.engine.version import versions
-from blztable.engine.version.mirrored import mirrored_number
-from blztable.engine.version.versions import DAMAGED, Version
+from blztable.engine.version.versions import DAMAGED, Version, mirrored_number
 from blztable.errors import StorageError, TableNotFoundError
 from blztable.format.layout import Path
 from blztable.format.manifest import Head

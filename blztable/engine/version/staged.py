@@ -12,11 +12,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from blztable.columns.default import from_json
 from blztable.engine.version import schema as schemas
 from blztable.engine.version.facts import Facts, Leaves, Run
 from blztable.engine.version.named_files import Files, files_of_run
 from blztable.engine.version.packing import Put, packed
 from blztable.engine.version.versions import Version
+from blztable.errors import CorruptError, LimitError
 from blztable.format.deletions import MOST_IN_RUN
 from blztable.format.jsontext import Json
 from blztable.format.layout import Path
@@ -358,6 +360,20 @@ class StagedVersion(Version):
         """The default values of columns as the property holds them, by column id."""
         defaults = self.head.properties.get(DEFAULTS)
         return defaults if isinstance(defaults, dict) else {}
+
+    def default_values(self) -> dict[int, pa.Scalar]:
+        """Return the declared default values, by index of the column."""
+        values, defaults = {}, self.defaults
+        for index, column in enumerate(self.schema) if defaults else ():
+            stored = defaults.get(str(self.root(index).path[0]))
+            if stored is None:
+                continue
+            try:
+                values[index] = from_json(stored, column.type)
+            except (CorruptError, LimitError) as error:
+                context = f"{self.store.name}: the default value of column {column.name!r}"
+                raise type(error)(f"{context}: {error}") from None
+        return values
 
     @property
     def features(self) -> frozenset[str]:

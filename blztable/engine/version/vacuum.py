@@ -14,10 +14,9 @@ from typing import Any
 
 from blztable import tuning
 from blztable.engine.version import in_flight, retention, versions
-from blztable.engine.version.mirrored import mirrored_number
 from blztable.engine.version.named_files import named
 from blztable.engine.version.new_files import flush_whole
-from blztable.engine.version.versions import DAMAGED, Version
+from blztable.engine.version.versions import DAMAGED, Version, mirrored_number
 from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH

@@ -1,10 +1,12 @@
-"""A column while it is written: the numbers of its files, and the records of its parts.
+"""Columns while they are written: the records of their parts, and data files with the next number.
 
-Writes nothing itself.
+Knows no encodings.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +15,16 @@ from blztable.arrow.nested.flatten import flatten
 from blztable.arrow.nested.nodes import CODES, Node, is_nested
 from blztable.arrow.types import nulls
 from blztable.columns.joined import joined_flats
+from blztable.columns.parts.physical import dtype_text
 from blztable.columns.types import one_array
 from blztable.engine.version.schema import digits_of
 from blztable.engine.version.staged import StagedColumn
-from blztable.errors import SchemaError
+from blztable.errors import LimitError, SchemaError
 from blztable.format import layout
-from blztable.format.records import PART, Records, join
+from blztable.format.data_file import DataFile
+from blztable.format.layout import Path
+from blztable.format.records import DIGEST_BYTES, PART, Records, join
+from blztable.storage.store import KeyTaken, Store
 
 
 @dataclass(slots=True)
@@ -78,3 +84,47 @@ def flat_columns(column: pa.ChunkedArray, name: str) -> list[pa.ChunkedArray]:
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None
     return [pa.chunked_array(of_node) for of_node in zip(*flats, strict=True)]
+
+
+class Numbers(Protocol):
+    """The numbers of new files, which several threads draw from."""
+
+    def next(self) -> int:
+        """Return a number that no file of the table has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes the data files of one table."""
+
+    store: Store
+    uuid: str
+    numbers: Numbers
+
+    def put(
+        self,
+        path: Path,
+        number: int,
+        columns: Sequence[ColumnWriter],
+        records: Records,
+        chunks: Sequence[bytes],
+        crcs: Sequence[int],
+    ) -> tuple[int, Records]:
+        """Store the parts of some columns under the first number that is free, from `number` on.
+
+        Return the number and the records, which name it.
+        """
+        nodes = tuple([column.path for column in columns])
+        dtypes = tuple([dtype_text(column.type) for column in columns])
+        digests = [crc.to_bytes(DIGEST_BYTES, "little") for crc in crcs]
+        while number <= layout.MAX_ID:
+            file = DataFile(self.uuid, number, nodes, dtypes, records)
+            front, placed = file.encode(chunks)
+            pieces = [front, *chain.from_iterable(zip(chunks, digests, strict=True))]
+            try:
+                self.store.put_new(layout.part(path, number), pieces)
+            except KeyTaken:
+                number = self.numbers.next()  # Another writer uses that number.
+            else:
+                return number, placed
+        raise LimitError(f"{self.store.name}: all file numbers up to {layout.MAX_ID} are used")

@@ -22,8 +22,7 @@ from blztable.engine.run.limits import MemoryBudget
 from blztable.engine.run.pool import Progress, Task, run_groups
 from blztable.engine.version.staged import NewGroups
 from blztable.engine.write.bundles import Bundle, is_small
-from blztable.engine.write.column_writer import ColumnWriter, flat_columns
-from blztable.engine.write.files import FileWriter, Numbers
+from blztable.engine.write.column_writer import ColumnWriter, FileWriter, Numbers, flat_columns
 from blztable.engine.write.options import Storage
 from blztable.engine.write.parts import PartWriter, Shared, write_all
 from blztable.engine.write.reuse import Old

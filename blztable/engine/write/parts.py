@@ -33,8 +33,7 @@ from blztable.engine.write.chunks import (
     records_of,
     runs_of,
 )
-from blztable.engine.write.column_writer import ColumnWriter
-from blztable.engine.write.files import FileWriter
+from blztable.engine.write.column_writer import ColumnWriter, FileWriter
 from blztable.engine.write.options import (
     CompressionOptions,
     Storage,

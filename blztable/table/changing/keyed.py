@@ -42,7 +42,7 @@ def upsert(
         staged = change_set.staged
         _, appended = change.upsert.upsert(change_set, new)
     if appended:
-        declared = change.defaults.declared_defaults(staged)
+        declared = staged.default_values()
         for number in sorted({*range(len(staged.schema))} - new.given - {*declared}):
             field = staged.schema.field(number)
             if not field.nullable:

@@ -91,7 +91,7 @@ class ChangeTarget:
         nullable; ordered categories may lack a zero, so their first one takes its place. A value
         is looked up when a row needs it: the data may have all columns.
         """
-        declared, schema = change.defaults.declared_defaults(self.staged), self.staged.schema
+        declared, schema = self.staged.default_values(), self.staged.schema
 
         def filling(index: int) -> pa.Scalar | None:
             if index in declared:
@@ -279,7 +279,7 @@ class ChangeTarget:
 
     def is_free(self, index: int) -> bool:
         """True if a column holds nothing but nulls and has no declared default."""
-        return index not in change.defaults.declared_defaults(self.staged) and self.is_empty(index)
+        return index not in self.staged.default_values() and self.is_empty(index)
 
     def coerced(self, index: int, given: GivenValues, evolve: bool) -> pa.ChunkedArray:
         """Return values of the user in the type of a column."""
