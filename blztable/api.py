@@ -18,7 +18,7 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import IngestOptions
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine import change
-from blztable.engine.read.losses import ON_CORRUPT, Loss, OnCorrupt
+from blztable.engine.read.damage import ON_CORRUPT, DamagedRows, OnCorrupt
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
 from blztable.engine.version.versions import RETRIES
@@ -274,7 +274,7 @@ def _open_to_read(path: StoreLike, version: int | str | None, at: At, on_corrupt
                 raise
             snapshot = Snapshot(found, None)
             reason = f"{store.name} was never finished"
-            snapshot.unfinished.append(Loss(found.head.rows, None, reason))
+            snapshot.unfinished.append(DamagedRows(found.head.rows, None, reason))
             return CTable(snapshot, writable=False)
 
 

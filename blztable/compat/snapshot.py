@@ -27,7 +27,7 @@ from blztable.compat.numpy_types import arrow_array, arrow_type
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine.query.expressions import text_of
 from blztable.engine.read import selection
-from blztable.engine.read.losses import is_damage
+from blztable.engine.read.damage import is_damage
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import check_memory, check_rows
 from blztable.engine.run.pool import Progress

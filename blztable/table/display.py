@@ -16,7 +16,7 @@ from blztable.arrow.extensions import column_as, has_others, registered_schema
 from blztable.caller import stack_level
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
-from blztable.engine.read.losses import ON_CORRUPT, Loss
+from blztable.engine.read.damage import ON_CORRUPT, DamagedRows
 from blztable.engine.run.pool import Callback
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
@@ -49,7 +49,7 @@ class ReadTable:
     """Rows of a stream as a table, and what is left out of it or null in it."""
 
     table: pa.Table
-    lost: Sequence[Loss]
+    lost: Sequence[DamagedRows]
 
 
 def display_schema(projection: Projection) -> pa.Schema:
@@ -108,25 +108,26 @@ def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
 
 
-def warn_of(lost: Iterable[Loss]) -> None:
+def warn_of(lost: Iterable[DamagedRows]) -> None:
     """Warn the user of rows that are left out."""
-    for loss in lost:
-        warnings.warn(str(loss), stacklevel=stack_level())
+    for damaged in lost:
+        warnings.warn(str(damaged), stacklevel=stack_level())
 
 
-def told(lost: Iterable[Loss]) -> dict[str, Any]:
+def told(lost: Iterable[DamagedRows]) -> dict[str, Any]:
     """Return the attributes of a result that list the rows left out, and the values made null."""
-    found: dict[str, Any] = {}
-    for loss in lost:
-        pair = [loss.start, loss.stop]
-        if loss.column is None:
-            found.setdefault(MISSING_ROWS, []).append(pair)
+    attributes: dict[str, Any] = {}
+    for damaged in lost:
+        pair = [damaged.start, damaged.stop]
+        if damaged.column is None:
+            attributes.setdefault(MISSING_ROWS, []).append(pair)
         else:
-            found.setdefault(MISSING_VALUES, {}).setdefault(loss.column, []).append(pair)
-    return found
+            values = attributes.setdefault(MISSING_VALUES, {})
+            values.setdefault(damaged.column, []).append(pair)
+    return attributes
 
 
-def with_missing(schema: pa.Schema, lost: Sequence[Loss]) -> pa.Schema:
+def with_missing(schema: pa.Schema, lost: Sequence[DamagedRows]) -> pa.Schema:
     """Return a schema whose metadata list what was lost, if anything was."""
     if not lost:
         return schema
@@ -134,9 +135,9 @@ def with_missing(schema: pa.Schema, lost: Sequence[Loss]) -> pa.Schema:
     return with_nullable(schema, lost).with_metadata({**(schema.metadata or {}), **texts})
 
 
-def with_nullable(schema: pa.Schema, lost: Iterable[Loss]) -> pa.Schema:
+def with_nullable(schema: pa.Schema, lost: Iterable[DamagedRows]) -> pa.Schema:
     """Return a schema in which all columns with lost values may have nulls."""
-    names = {loss.column for loss in lost}
+    names = {damaged.column for damaged in lost}
     fields = [field.with_nullable(True) if field.name in names else field for field in schema]
     return pa.schema(fields, schema.metadata)
 

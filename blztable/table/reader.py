@@ -18,7 +18,7 @@ from pandas.api.extensions import no_default
 from blztable.arrow.nested.paths import Names
 from blztable.arrow.types import no_rows
 from blztable.convert import foreign
-from blztable.engine.read.losses import OnCorrupt
+from blztable.engine.read.damage import OnCorrupt
 from blztable.engine.version.schema import digits_by_name
 from blztable.engine.version.versions import Version
 from blztable.engine.write.options import Storage, storage_of

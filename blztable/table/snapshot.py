@@ -23,7 +23,7 @@ from blztable.engine.query.fields import values_of
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.losses import Loss
+from blztable.engine.read.damage import DamagedRows
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, spans_of
 from blztable.engine.run.limits import check_rows
@@ -70,7 +70,7 @@ class Snapshot:
         self._is_closed = False
         self._fields: pa.Schema | None = None
         # Rows that a killed writer did not write.
-        self.unfinished: list[Loss] = []
+        self.unfinished: list[DamagedRows] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.version, StagedVersion):
@@ -383,7 +383,7 @@ class Snapshot:
         stop: int,
         options: ReadOptions,
         with_nans: Container[int] = (),
-    ) -> tuple[select.Selected, list[Loss]]:
+    ) -> tuple[select.Selected, list[DamagedRows]]:
         scan = self.scan(options.filters)
         row_spans = self._spans(scan, start, stop)
         progress = None

@@ -19,7 +19,7 @@ from blztable.arrow.nested.paths import Names
 from blztable.closing import Closing
 from blztable.engine import change, check
 from blztable.engine import version as engine_version
-from blztable.engine.read.losses import Loss
+from blztable.engine.read.damage import DamagedRows
 from blztable.engine.version import history
 from blztable.engine.version.versions import RETRIES, RETRY_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
@@ -486,12 +486,12 @@ class CTable(Verbs, Closing):
         2 20 True
         """
         check_choice("on_corrupt", on_corrupt, REPAIRS)
-        lost: list[Loss] = []
+        lost: list[DamagedRows] = []
         rebuilt: list[str] = []
         version = self._make(changing.rows.repair, on_corrupt, lost, rebuilt).version
         assert version is not None, "it is committed"
-        losses = tuple((one.column, one.start, one.stop, one.reason) for one in lost)
-        return Repaired(version, losses, tuple(rebuilt))
+        rows_lost = tuple((rows.column, rows.start, rows.stop, rows.reason) for rows in lost)
+        return Repaired(version, rows_lost, tuple(rebuilt))
 
     def erase(self, where: Any, *, wait: float | None = None) -> Erased:
         """Remove rows for good: from the table, from its files, and with its older versions.

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blztable as blz
-from blztable.engine.read import losses
+from blztable.engine.read import damage
 from blztable.engine.version import versions
 from blztable.format.records import VALUES
 from blztable.storage.local import LocalStore
@@ -151,7 +151,7 @@ def rows_of_chunk(intact, line, group, chunk):
     """Return the rows of a row group that are lost with a chunk of its values."""
     store = LocalStore(intact)
     records = versions.load(store, 1).records([line], [group])
-    rows, unit = int(records.parts["rows"][0]), losses.piece_rows(records)
+    rows, unit = int(records.parts["rows"][0]), damage.piece_rows(records)
     (stream,) = records.streams[records.streams["name"] == VALUES]
     each = int(stream["chunk"]) // 8
     return chunk * each // unit * unit, min(-(-(chunk + 1) * each // unit) * unit, rows)

@@ -20,17 +20,17 @@ from blztable.engine.check.verify import verify
 from blztable.engine.query.salvage import salvaged
 from blztable.engine.query.select import read_selected
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.losses import Loss
+from blztable.engine.read.damage import DamagedRows
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.errors import SchemaError
 
 
-def repair(change_set: ChangeSet, on_corrupt: str) -> tuple[list[Loss], list[str]]:
+def repair(change_set: ChangeSet, on_corrupt: str) -> tuple[list[DamagedRows], list[str]]:
     """Write the damaged row groups again, without what is lost.
 
-    Return the losses, and what was rebuilt.
+    Return the damage, and what was rebuilt.
 
     Parameters
     ----------
@@ -48,19 +48,20 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> tuple[list[Loss], list[str
     """
     base = change_set.staged.base
     assert base is not None, "there is a version to repair"
-    rebuilt = [_put(base, one) for one in rebuild(base)]
+    rebuilt = [_put(base, leaf) for leaf in rebuild(base)]
     report = verify(base, range(len(base.schema)), full=True)
     groups = base.row_groups
-    damaged = sorted({one.row_group for one in report.problems if one.row_group is not None})
+    numbers = {problem.row_group for problem in report.problems}
+    damaged = sorted(number for number in numbers if number is not None)
     if not damaged:
         return [], rebuilt
-    losses: list[Loss] = []
+    damage: list[DamagedRows] = []
     left: list[int] = []
 
     def portions() -> Iterator[Portion]:
         for group in damaged:
             table, lost = _whole(base, group, on_corrupt)
-            losses.extend(lost)
+            damage.extend(lost)
             if table.num_rows:
                 left.append(group)
                 yield table, table.num_rows
@@ -72,26 +73,26 @@ def repair(change_set: ChangeSet, on_corrupt: str) -> tuple[list[Loss], list[str
     change_set.add("repair", Rows(ReadSet.rows_of(change_set.staged), order, counts, written))
     rows = dict(zip(left, counts.rows, strict=True))
     change_set.count(deleted=sum(groups[group] - rows.get(group, 0) for group in damaged))
-    return losses, rebuilt
+    return damage, rebuilt
 
 
-def _put(version: Version, one: Rebuilt) -> str:
+def _put(version: Version, leaf: Rebuilt) -> str:
     """Write a leaf that was lost to its place; return what was done, as words."""
-    version.store.put(one.key, one.data)
-    version.store.flush([one.key])
-    return str(one)
+    version.store.put(leaf.key, leaf.data)
+    version.store.flush([leaf.key])
+    return str(leaf)
 
 
-def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[Loss]]:
+def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, list[DamagedRows]]:
     """Return what is whole of a row group, and what is lost."""
     columns, rows = range(len(version.schema)), version.row_groups[group]
     projection, span = Projection.of(version), [RowSpan(group, 0, rows)]
     read = partial(read_selected, OpenColumns(projection), columns, None, span, None)
-    found, losses = salvaged(read, projection, OpenColumns, columns, None, span, on_corrupt)
-    for loss in losses:
-        if loss.column is not None and not version.schema.field(loss.column).nullable:
+    selected, lost = salvaged(read, projection, OpenColumns, columns, None, span, on_corrupt)
+    for damaged in lost:
+        if damaged.column is not None and not version.schema.field(damaged.column).nullable:
             raise SchemaError(
-                f"{version.store.name}: {loss}, but it allows no nulls; leave the rows out with "
+                f"{version.store.name}: {damaged}, but it allows no nulls; leave the rows out with "
                 'on_corrupt="skip"'
             )
-    return pa.Table.from_arrays(found.arrays, names=version.schema.names), losses
+    return pa.Table.from_arrays(selected.arrays, names=version.schema.names), lost

@@ -20,7 +20,7 @@ from blztable.columns.parts.physical import dtype_text
 from blztable.columns.statistics.soundness import false_statistics
 from blztable.columns.types import one_array
 from blztable.engine.read.columns import read_nodes
-from blztable.engine.read.losses import find_losses, is_damage, piece_rows
+from blztable.engine.read.damage import find_damage, is_damage, piece_rows
 from blztable.engine.read.parts import ItemStream, OpenParts
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.version.versions import Version
@@ -108,7 +108,7 @@ class PartCheck:
                 self.array = array
             return None
 
-        for start, stop, reason in find_losses(attempt, 0, rows, piece_rows(self.records), PIECES):
+        for start, stop, reason in find_damage(attempt, 0, rows, piece_rows(self.records), PIECES):
             self.note(reason, start, stop)
         if self.array is None:
             return

@@ -1,6 +1,6 @@
 """Salvage: read a damaged table without the rows, or without the values, that are damaged.
 
-Does not know how damage is found (`engine/read/losses.py`) or how rows are read (`select.py`).
+Does not know how damage is found (`engine/read/damage.py`) or how rows are read (`select.py`).
 
 Theory of operation. Each row group is read by itself. Where that fails, each column is read in
 halves of halves, down to pieces much smaller than a chunk: these fail where they need the damaged
@@ -11,7 +11,7 @@ condition depends on are left out in both cases: the condition is null there.
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from time import monotonic
 
 import numpy as np
@@ -21,7 +21,7 @@ from blztable.arrow.types import nulls
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import Selected, read_selected, take, windows
 from blztable.engine.read.column_reader import ColumnReader
-from blztable.engine.read.losses import Loss, Lost, find_losses, is_damage
+from blztable.engine.read.damage import DamagedRows, DamagedSpan, find_damage, is_damage
 from blztable.engine.read.selection import RowSpan, stored_spans
 from blztable.engine.version.projection import Projection
 from blztable.errors import BlzError
@@ -42,8 +42,8 @@ def salvaged(
     rows: Sequence[RowSpan],
     on_corrupt: str,
     with_nans: Container[int] = (),
-) -> tuple[Selected, list[Loss]]:
-    """Return what `read` returns; if bytes are damaged, what can be read, and the losses.
+) -> tuple[Selected, list[DamagedRows]]:
+    """Return what `read` returns; if bytes are damaged, what can be read, and the damage.
 
     Parameters
     ----------
@@ -76,10 +76,10 @@ def salvaged(
         )
         return whole, []
     salvage = _Salvage(projection, opened, columns, scan, with_nans, on_corrupt == "null")
-    found, losses = salvage.of(rows)
-    for loss in losses:
-        _log.info("%s: %s", projection.version.store.name, loss)
-    return found, losses
+    selected, damage = salvage.of(rows)
+    for damaged in damage:
+        _log.info("%s: %s", projection.version.store.name, damaged)
+    return selected, damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +93,32 @@ class _Salvage:
     with_nans: Container[int]
     with_nulls: bool
 
-    def of(self, rows: Sequence[RowSpan]) -> tuple[Selected, list[Loss]]:
+    def of(self, rows: Sequence[RowSpan]) -> tuple[Selected, list[DamagedRows]]:
         """Return what can be read of these rows."""
         conditions = self.scan.columns if self.scan else []
         needed = list(dict.fromkeys([*conditions, *self.columns]))
         for index in needed:
             self._filtered.root(index)
         kept: list[RowSpan] = []
-        gone: list[Loss] = []
-        blank: dict[int, list[Lost]] = {}
+        damage: list[DamagedRows] = []
+        blank: dict[int, list[DamagedSpan]] = {}
         firsts = [0, *accumulate(self.projection.version.row_groups)]
         for span in rows:
             lost, first = self._lost_in_windows(needed, span), firsts[span.group]
-            for index in [one for one in lost if self.with_nulls and one not in conditions]:
+            nullable = [index for index in lost if self.with_nulls and index not in conditions]
+            for index in nullable:
                 blank.setdefault(index, []).extend(_shifted(lost.pop(index), first))
-            left_out = _united(one for many in lost.values() for one in many)
-            gone += [Loss(*one) for one in _shifted(left_out, first)]
+            left_out = _united(chain.from_iterable(lost.values()))
+            damage += [DamagedRows(*damaged) for damaged in _shifted(left_out, first)]
             kept += _without(span, left_out)
         whole = [index for index in self.columns if index not in blank]
         read = self._read(whole, kept)
         arrays = dict(zip(whole, read.arrays, strict=True))
-        for index, losses in blank.items():
-            arrays[index] = self._with_nulls(index, losses, kept, read.numbers)
+        for index, lost_rows in blank.items():
+            arrays[index] = self._with_nulls(index, lost_rows, kept, read.numbers)
             name = self.projection.schema.field(index).name
-            gone += [Loss(*one, name) for one in losses]
-        return Selected([arrays[index] for index in self.columns], read.numbers), gone
+            damage += [DamagedRows(*damaged, name) for damaged in lost_rows]
+        return Selected([arrays[index] for index in self.columns], read.numbers), damage
 
     @property
     def _filtered(self) -> Projection:
@@ -128,33 +129,35 @@ class _Salvage:
         reader = self.opened(self.projection)
         return read_selected(reader, columns, self.scan, rows, None, self.with_nans)
 
-    def _lost_in_windows(self, needed: Sequence[int], span: RowSpan) -> dict[int, list[Lost]]:
+    def _lost_in_windows(
+        self, needed: Sequence[int], span: RowSpan
+    ) -> dict[int, list[DamagedSpan]]:
         """Return the lost rows of each damaged column; rows of many bytes are read in windows."""
-        found: dict[int, list[Lost]] = {}
+        by_column: dict[int, list[DamagedSpan]] = {}
         for (window,) in windows(self._filtered, needed, [span], None, None):
-            for index, more in self._lost(needed, window).items():
-                lost = found.setdefault(index, [])
-                for one in more:
-                    if lost and lost[-1][1:] == (one.start, one.reason):
-                        one = one._replace(start=lost.pop().start)
-                    lost.append(one)
-        return found
+            for index, lost in self._lost(needed, window).items():
+                before = by_column.setdefault(index, [])
+                for damaged in lost:
+                    if before and before[-1][1:] == (damaged.start, damaged.reason):
+                        damaged = damaged._replace(start=before.pop().start)
+                    before.append(damaged)
+        return by_column
 
-    def _lost(self, needed: Sequence[int], span: RowSpan) -> dict[int, list[Lost]]:
+    def _lost(self, needed: Sequence[int], span: RowSpan) -> dict[int, list[DamagedSpan]]:
         """Return the lost rows of each damaged column."""
         if _fault(lambda: self._read(self.columns, [span])) is None:
             return {}
-        found = {index: self._lost_of(index, span) for index in needed}
-        found = {index: lost for index, lost in found.items() if lost}
-        left = _without(span, _united(one for lost in found.values() for one in lost))
+        by_column = {index: self._lost_of(index, span) for index in needed}
+        by_column = {index: lost for index, lost in by_column.items() if lost}
+        left = _without(span, _united(chain.from_iterable(by_column.values())))
         reason = _fault(lambda: self._read(self.columns, left))
         if reason is not None:
             # The pages can be read one by one, but not together.
-            whole = [Lost(span.start, span.stop, reason)]
+            whole = [DamagedSpan(span.start, span.stop, reason)]
             return dict.fromkeys(needed, whole)
-        return found
+        return by_column
 
-    def _lost_of(self, index: int, span: RowSpan) -> list[Lost]:
+    def _lost_of(self, index: int, span: RowSpan) -> list[DamagedSpan]:
         """Return the rows of one column that cannot be read."""
         projection = self._filtered
         version = projection.version
@@ -164,7 +167,7 @@ class _Salvage:
                 unit = reader.piece_rows(index, span.group)
         if reason is not None:
             # No row can be read without the part, so smaller pieces are not tried.
-            return [Lost(span.start, span.stop, reason)]
+            return [DamagedSpan(span.start, span.stop, reason)]
         deleted, rows = version.all_deleted[span.group], version.stored_rows[span.group]
 
         def attempt(start: int, stop: int) -> str | None:
@@ -174,25 +177,25 @@ class _Salvage:
 
         # Pages are of stored rows.
         (stored,) = stored_spans(version.deleted, [span])
-        lost = find_losses(attempt, stored.start, stored.stop, min(unit, rows), PIECES)
-        found = [Lost(*live_range(deleted, one.start, one.stop), one.reason) for one in lost]
-        return [one for one in found if one.start < one.stop]
+        lost = find_damage(attempt, stored.start, stored.stop, min(unit, rows), PIECES)
+        live = [DamagedSpan(*live_range(deleted, start, stop), why) for start, stop, why in lost]
+        return [damaged for damaged in live if damaged.start < damaged.stop]
 
     def _with_nulls(
         self,
         index: int,
-        losses: Sequence[Lost],
+        lost: Sequence[DamagedSpan],
         rows: Sequence[RowSpan],
         numbers: range | np.ndarray,
     ) -> pa.ChunkedArray:
         """Return a column of rows by number that is null in the lost rows."""
         type_ = self.projection.schema.field(index).type
         all_numbers = np.asarray(numbers, np.int64)
-        cuts = [np.searchsorted(all_numbers, (loss.start, loss.stop)).tolist() for loss in losses]
+        cuts = [np.searchsorted(all_numbers, (span.start, span.stop)).tolist() for span in lost]
         is_lost = np.zeros(len(all_numbers), np.bool_)
         for start, stop in cuts:
             is_lost[start:stop] = True
-        intact = self._intact(index, losses, rows, all_numbers[~is_lost])
+        intact = self._intact(index, lost, rows, all_numbers[~is_lost])
         chunks: list[pa.Array] = []
         done = taken = 0
         for start, stop in [*cuts, (len(all_numbers), len(all_numbers))]:
@@ -204,7 +207,7 @@ class _Salvage:
         return pa.chunked_array(chunks, type_)
 
     def _intact(
-        self, index: int, losses: Sequence[Lost], rows: Sequence[RowSpan], numbers: np.ndarray
+        self, index: int, lost: Sequence[DamagedSpan], rows: Sequence[RowSpan], numbers: np.ndarray
     ) -> pa.ChunkedArray:
         """Return the intact rows of a column; with a filter, those with these numbers."""
         if self.scan is not None:
@@ -213,7 +216,7 @@ class _Salvage:
         first = np.cumsum([0, *self.projection.version.row_groups])
         pieces = []
         for span in rows:
-            pieces += _without(span, _shifted(losses, -int(first[span.group])))
+            pieces += _without(span, _shifted(lost, -int(first[span.group])))
         return self._read([index], pieces).arrays[0]
 
 
@@ -228,28 +231,28 @@ def _fault(read: Callable[[], object]) -> str | None:
     return None
 
 
-def _shifted(lost: Iterable[Lost], rows: int) -> list[Lost]:
+def _shifted(lost: Iterable[DamagedSpan], rows: int) -> list[DamagedSpan]:
     """Return lost rows with other row numbers."""
-    return [Lost(one.start + rows, one.stop + rows, one.reason) for one in lost]
+    return [DamagedSpan(start + rows, stop + rows, reason) for start, stop, reason in lost]
 
 
-def _united(lost: Iterable[Lost]) -> list[Lost]:
+def _united(lost: Iterable[DamagedSpan]) -> list[DamagedSpan]:
     """Return the lost rows of several columns in order; runs that overlap are one."""
-    found: list[Lost] = []
-    for one in sorted(lost):
-        if found and one.start < found[-1].stop:
-            last = found.pop()
-            reasons = dict.fromkeys([last.reason, one.reason])
-            one = Lost(last.start, max(last.stop, one.stop), "; ".join(reasons))
-        found.append(one)
-    return found
+    united: list[DamagedSpan] = []
+    for span in sorted(lost):
+        if united and span.start < united[-1].stop:
+            last = united.pop()
+            reasons = dict.fromkeys([last.reason, span.reason])
+            span = DamagedSpan(last.start, max(last.stop, span.stop), "; ".join(reasons))
+        united.append(span)
+    return united
 
 
-def _without(span: RowSpan, lost: Iterable[Lost]) -> list[RowSpan]:
+def _without(span: RowSpan, lost: Iterable[DamagedSpan]) -> list[RowSpan]:
     """Return the parts of a span that are not lost."""
     kept, start = [], span.start
-    for one in lost:
-        kept.append(RowSpan(span.group, start, min(one.start, span.stop)))
-        start = max(start, one.stop)
+    for damaged in lost:
+        kept.append(RowSpan(span.group, start, min(damaged.start, span.stop)))
+        start = max(start, damaged.stop)
     kept.append(RowSpan(span.group, start, span.stop))
-    return [one for one in kept if one.start < one.stop]
+    return [rows for rows in kept if rows.start < rows.stop]

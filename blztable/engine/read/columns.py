@@ -20,8 +20,8 @@ from blztable.arrow.nested.nodes import is_nested
 from blztable.closing import Closing
 from blztable.engine.read import selection
 from blztable.engine.read.batch import read_batches
+from blztable.engine.read.damage import piece_rows
 from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, read_flat
-from blztable.engine.read.losses import piece_rows
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan

@@ -18,7 +18,7 @@ from blztable.convert.values import GivenValues
 from blztable.engine import change
 from blztable.engine.query import expressions
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.losses import Loss
+from blztable.engine.read.damage import DamagedRows
 from blztable.engine.run.pool import Callback, Progress
 from blztable.engine.write import sort_keys
 from blztable.engine.write.options import Storage
@@ -143,7 +143,9 @@ def erase(target: ChangeTarget, where: Any) -> None:
     change.erase.erase(target.change_set, where)
 
 
-def repair(target: ChangeTarget, on_corrupt: str, lost: list[Loss], rebuilt: list[str]) -> None:
+def repair(
+    target: ChangeTarget, on_corrupt: str, lost: list[DamagedRows], rebuilt: list[str]
+) -> None:
     """Write again what can be read of the damaged row groups.
 
     Put what is lost into `lost`, and which leaves are written again into `rebuilt`.

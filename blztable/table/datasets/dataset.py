@@ -17,7 +17,7 @@ import pyarrow.fs
 from blztable.arrow.extensions import plain_schema
 from blztable.arrow.types import is_view
 from blztable.engine.query import expressions
-from blztable.engine.read.losses import OnCorrupt
+from blztable.engine.read.damage import OnCorrupt
 from blztable.errors import SchemaError
 from blztable.report import counted, short_text
 from blztable.table.batches import Batches, cast, without_views

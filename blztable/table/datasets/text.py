@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blztable.arrow.types import is_binary, is_text
 from blztable.engine.query.codes import has_codes
-from blztable.engine.read.losses import ON_CORRUPT, OnCorrupt
+from blztable.engine.read.damage import ON_CORRUPT, OnCorrupt
 from blztable.engine.write.options import check_choice
 from blztable.table.batches import with_views, without_views
 from blztable.table.datasets.dataset import BlzDataset, Readable, Salvaging

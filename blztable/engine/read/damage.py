@@ -1,4 +1,4 @@
-"""Losses: which rows of a column cannot be read, and the reason.
+"""Damage: which rows of a column cannot be read, and the reason.
 
 Knows nothing of files: the caller passes the function that tries to read.
 """
@@ -24,7 +24,7 @@ PIECES_OF_CHUNK, LEAST_ROWS = 32, 8
 Attempt = Callable[[int, int], str | None]
 
 
-class Lost(NamedTuple):
+class DamagedSpan(NamedTuple):
     """Rows of a row group that cannot be read, numbered from its first row, and the reason."""
 
     start: int
@@ -33,7 +33,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class DamagedRows:
     """Rows of a table that cannot be read, as users are told.
 
     Attributes
@@ -67,9 +67,9 @@ def piece_rows(records: Records) -> int:
     return max(int(rows) // (PIECES_OF_CHUNK * int(chunks)), LEAST_ROWS)
 
 
-def find_losses(
+def find_damage(
     attempt: Attempt, start: int, stop: int, unit_rows: int, most_pieces: int
-) -> list[Lost]:
+) -> list[DamagedSpan]:
     """Return the runs of rows that cannot be read, by reading halves of halves.
 
     Parameters
@@ -86,26 +86,26 @@ def find_losses(
     units = -(-(stop - start) // unit_rows)
     piece_rows = -(-units // most_pieces) * unit_rows
     cuts = chain(repeat(unit_rows, tuning.current.damage_reads), repeat(piece_rows))
-    return _lost(attempt, start, stop, cuts)
+    return _damaged(attempt, start, stop, cuts)
 
 
-def _lost(attempt: Attempt, start: int, stop: int, cuts: Iterator[int]) -> list[Lost]:
+def _damaged(attempt: Attempt, start: int, stop: int, cuts: Iterator[int]) -> list[DamagedSpan]:
     """Return the runs of rows that cannot be read; each attempt takes the next cut."""
     reason, cut = attempt(start, stop), next(cuts)
     if reason is None:
         return []
     first, last = start // cut + 1, (stop - 1) // cut
     if first > last:
-        return [Lost(start, stop, reason)]
+        return [DamagedSpan(start, stop, reason)]
     middle = (first + last + 1) // 2 * cut
-    found: list[Lost] = []
+    spans: list[DamagedSpan] = []
     for low, high in ((start, middle), (middle, stop)):
-        for lost in _lost(attempt, low, high, cuts):
-            if found and found[-1][1:] == (lost.start, lost.reason):
-                lost = lost._replace(start=found.pop().start)
-            found.append(lost)
+        for span in _damaged(attempt, low, high, cuts):
+            if spans and spans[-1][1:] == (span.start, span.reason):
+                span = span._replace(start=spans.pop().start)
+            spans.append(span)
     # Both halves may be readable although the whole is not.
-    return found or [Lost(start, stop, reason)]
+    return spans or [DamagedSpan(start, stop, reason)]
 
 
 def is_damage(error: BlzError) -> bool:
