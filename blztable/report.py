@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 # Problems that the text of a report lists; it counts the rest.
-SHOWN = 40
+PROBLEMS_PRINTED = 40
 # Characters of a name in a line of text.
 NAME_LENGTH = 40
 
@@ -197,9 +197,9 @@ class Report(Printed):
 
     def __str__(self) -> str:
         """Return a summary, one line per problem, and the rows that are intact."""
-        lines = [self.summary, *map(str, self.problems[:SHOWN])]
-        if len(self.problems) > SHOWN:
-            lines.append(f"... and {len(self.problems) - SHOWN:,} more problems")
+        lines = [self.summary, *map(str, self.problems[:PROBLEMS_PRINTED])]
+        if len(self.problems) > PROBLEMS_PRINTED:
+            lines.append(f"... and {len(self.problems) - PROBLEMS_PRINTED:,} more problems")
         if self.problems:
             ranges = [f"{start:,} to {stop:,}" for start, stop in self.intact_rows()]
             lines.append(f"intact in all columns: rows {', '.join(ranges) or 'none'}")

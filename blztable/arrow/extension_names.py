@@ -46,7 +46,7 @@ def registered(schema: pa.Schema) -> pa.Schema:
 
 def _registered_field(field: pa.Field) -> pa.Field:
     try:
-        (shown,) = pa.ipc.read_schema(pa.py_buffer(written(pa.schema([field]))))
+        (registered_field,) = pa.ipc.read_schema(pa.py_buffer(written(pa.schema([field]))))
     except UNREADABLE as error:
         if is_foreign(error):
             raise
@@ -54,4 +54,4 @@ def _registered_field(field: pa.Field) -> pa.Field:
             NAME if key == KEPT_NAME else key: text for key, text in (field.metadata or {}).items()
         }
         return field.with_metadata(metadata or None)
-    return shown
+    return registered_field

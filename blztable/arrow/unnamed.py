@@ -84,17 +84,17 @@ def with_unnamed(field: pa.Field) -> pa.Field:
     metadata = dict(field.metadata or {})
     narrow = metadata.pop(RUN_ENDS, b"").split(b",")
 
-    def shown(type_: pa.DataType, level: int) -> pa.DataType:
+    def named(type_: pa.DataType, level: int) -> pa.DataType:
         if not _is_unnamed(type_):
             type_ = with_fields(type_, with_unnamed)
             return _named(type_, metadata) if level else type_
-        values = shown(type_.value_type, level + 1)
+        values = named(type_.value_type, level + 1)
         if pa.types.is_dictionary(type_):
             return pa.dictionary(type_.index_type, values, type_.ordered)
         is_short = b"%d" % level in narrow and pa.types.is_int32(type_.run_end_type)
         return pa.run_end_encoded(pa.int16() if is_short else type_.run_end_type, values)
 
-    type_ = shown(field.type, 0)
+    type_ = named(field.type, 0)
     return field.with_type(type_).with_metadata(metadata or None)
 
 
@@ -108,9 +108,9 @@ def _named(type_: pa.DataType, metadata: dict[bytes, bytes]) -> pa.DataType:
     if VALUES_NAME not in metadata or isinstance(type_, pa.BaseExtensionType):
         return type_
     kept = {KEPT_NAME: metadata[VALUES_NAME], PARAMETERS: metadata.get(VALUES_PARAMETERS, b"")}
-    (shown,) = registered(pa.schema([pa.field("", type_, metadata=kept)]))
-    if not isinstance(shown.type, pa.BaseExtensionType):
+    (registered_field,) = registered(pa.schema([pa.field("", type_, metadata=kept)]))
+    if not isinstance(registered_field.type, pa.BaseExtensionType):
         return type_
     del metadata[VALUES_NAME]
     metadata.pop(VALUES_PARAMETERS, None)
-    return shown.type
+    return registered_field.type

@@ -58,12 +58,12 @@ def tail(options: Namespace) -> None:
     """Show the last rows."""
     with blz.open(options.path, **options.at) as table:
         names = column_names(table.columns, options.columns)
-        shown = table if names is None else table[names]
+        selected = table if names is None else table[names]
         if options.where is None:
-            rows = shown.tail(options.n)
+            rows = selected.tail(options.n)
         else:
             with table.to_batches(names, filters=options.where) as batches:
-                rows = shown.head(0)
+                rows = selected.head(0)
                 for batch in batches:
                     rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
                     rows = rows.slice(max(rows.num_rows - options.n, 0))

@@ -236,7 +236,7 @@ def upsert(options: Namespace) -> None:
             def read() -> list[pa.Table]:
                 # In memory, because a conflict repeats the upsert. A file has one schema.
                 parts: dict[str, list[pa.RecordBatch]] = {}
-                for batch in _shown(files.batches(), advance):
+                for batch in _with_progress(files.batches(), advance):
                     parts.setdefault(files.name, []).append(batch)
                 return list(map(pa.Table.from_batches, parts.values()))
 
@@ -272,7 +272,7 @@ def _write(
     with ExitStack() as stack:
         if options.output not in (None, "-"):
             _check_target(options.output)
-            batches = _shown(batches, stack.enter_context(bar("exporting", total)))
+            batches = _with_progress(batches, stack.enter_context(bar("exporting", total)))
         sinks.write(batches, schema, format, options.output)
 
 
@@ -290,7 +290,7 @@ def _check_target(output: str) -> None:
         raise FileExistsError(f"{output} is {found}: it is left as it is; choose another path")
 
 
-def _shown(
+def _with_progress(
     batches: Iterable[pa.RecordBatch], advance: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:

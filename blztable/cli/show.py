@@ -61,12 +61,12 @@ def info_lines(result: Json) -> Iterator[str]:
     """Yield one line per value."""
     sizes = {"nbytes": " bytes uncompressed", "cbytes": " bytes on disk"}
     order = (name if way == "ascending" else f"{name} {way}" for name, way in result["sort_by"])
-    shown = {**result, "sort_by": ", ".join(order)}
+    printed = {**result, "sort_by": ", ".join(order)}
     for name in ("digits", "tags"):
-        shown[name] = ", ".join(f"{one} {value}" for one, value in result.get(name, {}).items())
+        printed[name] = ", ".join(f"{one} {value}" for one, value in result.get(name, {}).items())
     disk = result.get("disk", {})
-    shown["disk"] = ", ".join(f"{name} {nbytes:,}" for name, nbytes in disk.items())
-    for name, value in shown.items():
+    printed["disk"] = ", ".join(f"{name} {nbytes:,}" for name, nbytes in disk.items())
+    for name, value in printed.items():
         if name != "attributes" and value != "" and (name, value) != ("deleted_rows", 0):
             number = f"{value:,}" if isinstance(value, int) else str(value)
             title = name.replace("_", " ")

@@ -114,12 +114,12 @@ def _csv(delimiter: str) -> Callable[..., None]:
         batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: IO[bytes], _: bool
     ) -> None:
         types = [type_ if _is_in_csv(type_) else pa.string() for type_ in schema.types]
-        shown = pa.schema(list(zip(schema.names, types, strict=True)))
+        written_schema = pa.schema(list(zip(schema.names, types, strict=True)))
         options = pa_csv.WriteOptions(delimiter=delimiter)
-        with pa_csv.CSVWriter(file, shown, write_options=options) as writer:
+        with pa_csv.CSVWriter(file, written_schema, write_options=options) as writer:
             for batch in batches:
                 columns = map(_in_csv, batch.columns, types)
-                writer.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=shown))
+                writer.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=written_schema))
 
     return write
 

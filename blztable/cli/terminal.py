@@ -55,5 +55,5 @@ def bar(doing: str, total: int | None = None) -> Iterator[Callable[[int], object
         yield lambda rows: None
         return
     tqdm = importlib.import_module("tqdm.auto").tqdm
-    with tqdm(desc=doing, total=total, unit=" rows", unit_scale=True) as shown:
-        yield shown.update
+    with tqdm(desc=doing, total=total, unit=" rows", unit_scale=True) as progress_bar:
+        yield progress_bar.update

@@ -17,14 +17,14 @@ def reporting(progress: ProgressOption, doing: str) -> AbstractContextManager[Ca
     if progress is None or progress is False:
         return nullcontext()
     if progress is True:
-        return _shown(doing)
+        return _with_bar(doing)
     if callable(progress):
         return nullcontext(progress)
     raise TypeError(f"progress must be a bool or a callable, not {type(progress).__name__}")
 
 
 @contextmanager
-def _shown(doing: str) -> Iterator[Callback]:
+def _with_bar(doing: str) -> Iterator[Callback]:
     with _bar(doing) as bar:
 
         def show(done: int, total: int | None) -> None:

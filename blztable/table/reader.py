@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from blztable.table.datasets.ranges import RowRange
 
 # Columns that a repr lists; it counts the rest.
-SHOWN = 40
+COLUMNS_PRINTED = 40
 # Columns and rows that it shows in a notebook.
-SHOWN_IN_HTML, HEAD = 20, 5
+COLUMNS_IN_HTML, HEAD = 20, 5
 
 ColumnNames: TypeAlias = Sequence[Names]
 Filters: TypeAlias = str | pc.Expression | list[Any] | None
@@ -814,7 +814,7 @@ class TableReader:
 
     def __repr__(self) -> str:
         snapshot, visible = self._reading()
-        fields = [snapshot.fields.field(index) for index in visible[:SHOWN]]
+        fields = [snapshot.fields.field(index) for index in visible[:COLUMNS_PRINTED]]
         names = [short_text(field.name) for field in fields]
         width = max(map(len, names), default=0)
         lines = [
@@ -825,14 +825,14 @@ class TableReader:
         lines += [
             f"  {name:<{width}}  {field.type}" for name, field in zip(names, fields, strict=True)
         ]
-        if len(visible) > SHOWN:
-            lines.append(f"  ... and {len(visible) - SHOWN:,} more columns")
+        if len(visible) > COLUMNS_PRINTED:
+            lines.append(f"  ... and {len(visible) - COLUMNS_PRINTED:,} more columns")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return the names, the types and the first rows as a table of a notebook."""
         snapshot, visible = self._reading()
-        some, title = visible[:SHOWN_IN_HTML], repr(self).splitlines()[0].strip("<>")
+        some, title = visible[:COLUMNS_IN_HTML], repr(self).splitlines()[0].strip("<>")
         try:
             rows, why = snapshot.arrow(some, 0, min(HEAD, snapshot.rows)), ""
         except CorruptError as error:

@@ -200,11 +200,11 @@ def _of_size(
     items: pa.Array, offsets: np.ndarray, type_: pa.FixedSizeListType, mask: pa.Array | None
 ) -> pa.Array | None:
     """Return lists of one size, null items where the list is null; None if a size differs."""
-    size, shown = type_.list_size, np.diff(offsets) == type_.list_size
-    if not (shown if mask is None else shown | np.asarray(mask)).all():
+    size, is_full = type_.list_size, np.diff(offsets) == type_.list_size
+    if not (is_full if mask is None else is_full | np.asarray(mask)).all():
         return None
     places = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
-    hidden = np.repeat(~shown if mask is None else np.asarray(mask), size)
+    hidden = np.repeat(~is_full if mask is None else np.asarray(mask), size)
     child = items.take(pa.array(places, mask=hidden))
     validity = None if mask is None else pc.invert(mask).buffers()[1]
     # Arrow's own constructor ends the process if the size is 0.

@@ -117,8 +117,8 @@ def _flattened(
         values = array.values[array.offset * size : (array.offset + len(array)) * size]
         if rows is not None:
             rows = (rows[:, np.newaxis] * size + np.arange(size)).reshape(-1)
-        shown = None if mask is None else np.repeat(mask, size)
-        yield from _flattened(node.children[0], values, rows, shown)
+        visible_items = None if mask is None else np.repeat(mask, size)
+        yield from _flattened(node.children[0], values, rows, visible_items)
         return
     for number, child in enumerate(node.children):
         yield from _flattened(child, array.field(number), rows, mask)
@@ -161,8 +161,8 @@ def _runs(node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible) -> 
         # A run ends where rows are hidden.
         begins[1:] |= visible[1:] != visible[:-1]
     yield list_array(node.flat, begins.astype(np.int64), None)
-    shown = None if visible is None else visible[begins]
-    yield from _flattened(node.children[0], array.values, runs[begins], shown)
+    visible_runs = None if visible is None else visible[begins]
+    yield from _flattened(node.children[0], array.values, runs[begins], visible_runs)
 
 
 def _check_codes(codes: pa.Array, size: int) -> None:

@@ -269,9 +269,9 @@ def _as_json(
     values: np.ndarray, present: np.ndarray, context: str, descriptor: Descriptor
 ) -> tuple[pa.Array, Descriptor]:
     """Return objects as JSON text; of several markers of a missing value, only None is null."""
-    shown = present if "missing" in descriptor else values
+    present_values = present if "missing" in descriptor else values
     texts: list[str | None] = []
-    for row, value in enumerate(shown):
+    for row, value in enumerate(present_values):
         try:
             texts.append(None if value is None else to_text(value, f"row {row}"))
         except SchemaError as error:

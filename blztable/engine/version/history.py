@@ -111,7 +111,7 @@ def number_at(store: Store, time: str) -> int:
         else:
             made |= {one: at for at, one in head.history}
             made[number] = head.time
-        oldest = f"version {number}, of {_shown(made[number])}"
+        oldest = f"version {number}, of {_text(made[number])}"
         if made[number] > time:
             after = oldest
             continue
@@ -119,16 +119,16 @@ def number_at(store: Store, time: str) -> int:
             if gone in numbers or made.get(gone, "") > time:
                 break
             raise TableNotFoundError(
-                f"{store.name} no longer has version {gone}, which may be that of {_shown(time)}; "
+                f"{store.name} no longer has version {gone}, which may be that of {_text(time)}; "
                 f"kept are {oldest}, and {after}"
             )
         return number
     raise TableNotFoundError(
-        f"{store.name} has no version of {_shown(time)}: the oldest one is {oldest}"
+        f"{store.name} has no version of {_text(time)}: the oldest one is {oldest}"
     )
 
 
-def _shown(time: str) -> str:
+def _text(time: str) -> str:
     return time.removesuffix("+00:00") + "Z"
 
 

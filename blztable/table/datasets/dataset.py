@@ -29,7 +29,7 @@ ScanColumns = Sequence[str] | Mapping[str, pc.Expression]
 # error shows this name.
 _SENTINEL = "/no file: Arrow cannot scan a blztable dataset by itself; use its to_table()"
 # Columns that a dataset names when it is shown.
-SHOWN = 10
+NAMES_PRINTED = 10
 
 
 # Arguments of pyarrow's scanners that have no effect here.
@@ -308,8 +308,8 @@ class BlzDataset(_Scannable, ds.FileSystemDataset):  # type: ignore[misc]
         self._filter = filter
 
     def __repr__(self) -> str:
-        names = ", ".join(map(short_text, self.schema.names[:SHOWN]))
-        more = ", ..." if len(self.schema) > SHOWN else ""
+        names = ", ".join(map(short_text, self.schema.names[:NAMES_PRINTED]))
+        more = ", ..." if len(self.schema) > NAMES_PRINTED else ""
         return f"<{type(self).__name__} of {counted(len(self.schema), 'column')}: {names}{more}>"
 
     def __reduce__(self) -> tuple[Any, ...]:

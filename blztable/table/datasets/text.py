@@ -40,18 +40,18 @@ def dataset_of(
     views: bool,
     on_corrupt: OnCorrupt,
 ) -> BlzDataset:
-    """Return a dataset with some columns shown as dictionaries, and others as views of these."""
+    """Return a dataset with some columns as dictionaries, and others as views of these."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     snapshot, positions = scanned
-    viewed = coded(snapshot, positions) if views or dictionaries == "auto" else []
-    shown: Sequence[int] = viewed
+    as_views = coded(snapshot, positions) if views or dictionaries == "auto" else []
+    as_dictionaries: Sequence[int] = as_views
     if dictionaries != "auto":
-        shown = snapshot.positions(dictionaries or (), positions, "dictionaries")
+        as_dictionaries = snapshot.positions(dictionaries or (), positions, "dictionaries")
 
     def source(indices: Sequence[int]) -> Readable:
         made: Any = reader(snapshot.with_dictionaries(indices), positions)
         return made if on_corrupt == "raise" else Salvaging(made, on_corrupt)
 
-    made = source(list(dict.fromkeys([*shown, *viewed])))
-    schema = without_views(source(shown).schema)
+    made = source(list(dict.fromkeys([*as_dictionaries, *as_views])))
+    schema = without_views(source(as_dictionaries).schema)
     return BlzDataset(made, schema=with_views(schema, made.schema))
