@@ -336,11 +336,11 @@ class Column:
         snapshot.check_open()
         if is_nested(snapshot.projection.schema.field(self._index).type):
             return None
-        found = snapshot.extreme(self._index, is_least=is_least)
+        bound = snapshot.extreme(self._index, is_least=is_least)
         try:
-            return found.as_py()
+            return bound.as_py()
         except (OverflowError, ValueError):
-            return found
+            return bound
 
     @property
     def _id(self) -> str:
@@ -358,10 +358,10 @@ class Column:
 def described(columns: Sequence[Column]) -> pd.DataFrame:
     """Return a frame with a row of facts for each column."""
     details = {
-        "type": [str(one.type) for one in columns],
-        "count": [len(one) - one.null_count() for one in columns],
-        "nulls": [one.null_count() for one in columns],
-        "min": pd.array([one.min() for one in columns], object),
-        "max": pd.array([one.max() for one in columns], object),
+        "type": [str(column.type) for column in columns],
+        "count": [len(column) - column.null_count() for column in columns],
+        "nulls": [column.null_count() for column in columns],
+        "min": pd.array([column.min() for column in columns], object),
+        "max": pd.array([column.max() for column in columns], object),
     }
-    return pd.DataFrame(details, index=pd.Index([one.name for one in columns]))
+    return pd.DataFrame(details, index=pd.Index([column.name for column in columns]))

@@ -164,7 +164,7 @@ def as_html(title: str, rows: pa.Table, size: tuple[int, int], why: str) -> str:
     cells = zip(*[list(map(_cell, column)) for column in rows.columns], strict=True)
     lines = [_line(rows.column_names, "th"), *(_line(row, "td") for row in (types, *cells))]
     hidden = (size[0] - rows.num_rows, "more row"), (size[1] - rows.num_columns, "more column")
-    notes = [why] if why else [counted(*one) for one in hidden if one[0]]
+    notes = [why] if why else [counted(number, noun) for number, noun in hidden if number]
     below = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return f"<p>{escape(title)}</p><table>{''.join(lines)}</table>{below}"
 

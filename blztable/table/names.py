@@ -6,7 +6,6 @@ Names select columns, and fields of nested columns.
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -66,20 +65,21 @@ def named_with_fields(
     if known.issuperset(columns):
         return [], _named(projection, columns, among)
     # For each name the columns that have it, or the column that has such a field.
-    found: list[list[tuple[int, Path]]] = []
+    requested: list[tuple[int, Path]] = []
     for name in columns:
         field = None if name in known else find_field(projection, name, among)
-        found.append([field] if field else [(one, ()) for one in named(projection, [name], among)])
+        indices = [] if field else named(projection, [name], among)
+        requested += [field] if field else [(index, ()) for index in indices]
     paths: dict[int, list[Path]] = {}
-    for index, path in chain.from_iterable(found):
+    for index, path in requested:
         paths.setdefault(index, []).append(path)
     in_part = [index for index, each in paths.items() if all(each)]
     fields = [narrowed(projection, index, paths[index]) for index in in_part]
     places = {index: len(projection.schema) + n for n, index in enumerate(in_part)}
-    indices = [places.get(index, index) for index, _ in chain.from_iterable(found)]
+    indices = [places.get(index, index) for index, _ in requested]
     once = {places.get(index, index) for index, each in paths.items() if any(each)}
     return fields, [
-        one for n, one in enumerate(indices) if one not in once or one not in indices[:n]
+        index for n, index in enumerate(indices) if index not in once or index not in indices[:n]
     ]
 
 

@@ -175,8 +175,8 @@ class Snapshot:
 
     def field(self, name: Names, among: Sequence[int]) -> tuple["Snapshot", int] | None:
         """Return a snapshot with the values of a field of nested columns, and the field's index."""
-        found = values_of(self.projection, name, among)
-        return (self.with_fields([found]), len(self.projection.schema)) if found else None
+        field = values_of(self.projection, name, among)
+        return (self.with_fields([field]), len(self.projection.schema)) if field else None
 
     @property
     def fields(self) -> pa.Schema:
@@ -217,11 +217,11 @@ class Snapshot:
         with self._guarded():
             with self.reader() as reader:
                 if rows.step != 1 or len(rows) == 1:
-                    (found,) = select.take(reader, [position], self.numbers(rows))
+                    (stored,) = select.take(reader, [position], self.numbers(rows))
                 else:
                     row_spans = spans_of(self.version, rows.start, rows.stop)
-                    (found,) = reader.columns([position], row_spans)
-            array = one_array(found)
+                    (stored,) = reader.columns([position], row_spans)
+            array = one_array(stored)
         (column,) = self._show([position], [pa.chunked_array([array])])
         return display.one_array(column)
 

@@ -400,8 +400,8 @@ class CTable(Verbs, Closing):
                     pinned.append(version)
             versions = pinned[1], pinned[-1 if new is not None else 0]
             numbers = [version.head.version for version in versions]
-            found = history.difference(*versions)
-        return replace(found, _read=partial(_rows_between, store, *numbers))
+            difference = history.difference(*versions)
+        return replace(difference, _read=partial(_rows_between, store, *numbers))
 
     def restore(self, version: int | str) -> Changed:
         """Commit the contents of an older version as the newest one.
@@ -537,10 +537,11 @@ class CTable(Verbs, Closing):
         newest = self._snapshot.version
         store = newest.store
         vacuumed = engine_version.vacuum.vacuum(store, keep=1, wait=wait)
-        others = [one for one in history.list_versions(store) if one.number != self.version]
+        versions = history.list_versions(store)
+        others = [version for version in versions if version.number != self.version]
         left = [_left(newest, where, other, vacuumed.damaged) for other in others]
         gone = done.rows_deleted, self.version, vacuumed.versions
-        return Erased(*gone, tuple(one for one in left if one))
+        return Erased(*gone, tuple(version for version in left if version))
 
     def vacuum(
         self,
@@ -665,7 +666,7 @@ class CTable(Verbs, Closing):
     def _check_alone(self) -> None:
         """Raise TransactionError while a transaction that the user began is open."""
         self._check_writable()
-        if any(one.is_open for one in list(self._transactions)):
+        if any(transaction.is_open for transaction in list(self._transactions)):
             raise TransactionError(
                 f"{self.path}: a transaction of this table is open, and a change through the table "
                 "would not be part of it; make the change through the transaction, the name after "

@@ -177,7 +177,7 @@ def moment(at: object) -> datetime:
     """Return a time in UTC; one without a zone is in the zone of this machine."""
     if isinstance(at, str):
         try:
-            found = datetime.fromisoformat(at.strip())
+            moment = datetime.fromisoformat(at.strip())
         except ValueError:
             raise ValueError(
                 f'at={at!r:.100} is no time; write one as "2026-11-22T10:00", or with a zone as '
@@ -188,15 +188,15 @@ def moment(at: object) -> datetime:
         if pd.isna(stamp):
             raise ValueError("at=NaT is no time")
         # Versions have times in microseconds.
-        found = stamp.floor("us").to_pydatetime()
+        moment = stamp.floor("us").to_pydatetime()
     elif isinstance(at, date):
-        found = datetime.combine(at, time.min)
+        moment = datetime.combine(at, time.min)
     else:
         raise TypeError(
             f"at must be a time, as text or a datetime, not {type(at).__name__}; the number of a "
             "version is passed as version="
         )
     try:
-        return found.astimezone(UTC)
+        return moment.astimezone(UTC)
     except (OverflowError, OSError):
         raise ValueError(f"at={at!r:.100} is too early or too late") from None

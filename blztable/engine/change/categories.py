@@ -52,14 +52,14 @@ def everything(version: Version) -> PartValues:
 
 def of_defaults(staged: StagedVersion) -> PartValues:
     """Return the values that default values of columns use."""
-    defaults, found = staged.default_values(), {}
+    defaults, values = staged.default_values(), {}
     for index, column, node in _coded(staged):
         if index in defaults:
             flats = flatten(node, pa.repeat(defaults[index], 1))
             for number, flat in enumerate(flats):
                 if pa.types.is_dictionary(flat.type):
-                    found[column, number] = _distinct([_used(flat)])
-    return found
+                    values[column, number] = _distinct([_used(flat)])
+    return values
 
 
 def without(values: PartValues, others: PartValues) -> PartValues:
@@ -79,7 +79,7 @@ def has_values(opened: OpenColumns, group: int, gone: PartValues) -> bool:
         for chunk in _read(opened, index, group).chunks:
             flats = flatten(node, chunk)
             slim = list(without_unused(node, iter(flats)))
-            if any(len(one) != len(other) for one, other in zip(flats, slim, strict=True)):
+            if any(len(flat) != len(other) for flat, other in zip(flats, slim, strict=True)):
                 return True
             for number, flat in enumerate(slim):
                 key = column, number
@@ -121,7 +121,7 @@ def _recoded(array: pa.DictionaryArray, gone: pa.Array) -> pa.DictionaryArray:
 
 def _values(version: Version, pick: Pick) -> PartValues:
     """Return picked values of each node that is a dictionary, each once."""
-    found: dict[tuple[int, int], list[pa.Array]] = {}
+    by_node: dict[tuple[int, int], list[pa.Array]] = {}
     with OpenColumns.whole(version) as opened:
         for index, column, node in _coded(version):
             for group in range(len(version.row_groups)):
@@ -130,8 +130,8 @@ def _values(version: Version, pick: Pick) -> PartValues:
                     for number, flat in enumerate(flats):
                         if pa.types.is_dictionary(flat.type):
                             values = as_stored(pick(flat))
-                            found.setdefault((column, number), []).append(values)
-    return {key: _distinct(arrays) for key, arrays in found.items()}
+                            by_node.setdefault((column, number), []).append(values)
+    return {key: _distinct(arrays) for key, arrays in by_node.items()}
 
 
 def _read(opened: OpenColumns, index: int, group: int) -> pa.ChunkedArray:
@@ -144,7 +144,7 @@ def _coded(version: Version) -> Iterator[tuple[int, int, Node]]:
     paths = version.paths
     for index, field in enumerate(version.schema):
         node = Node.of(field.type)
-        if any(pa.types.is_dictionary(one.type) for one in node.walk()):
+        if any(pa.types.is_dictionary(part.type) for part in node.walk()):
             yield index, paths[version.nodes(index)[0]][0], node
 
 

@@ -221,17 +221,17 @@ class Rewrite:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Change the row groups at their present indices in `newest`."""
-        found, count = self.write_set.find(newest, "removing rows"), newest.group_count
-        both = list(zip(found, self.deleted, strict=True))
+        groups, count = self.write_set.find(newest, "removing rows"), newest.group_count
+        both = list(zip(groups, self.deleted, strict=True))
         newest = newest.with_deleted({group: rows for group, rows in both if rows is not None})
-        found = [group for group, rows in both if rows is None]
-        if not found:
+        groups = [group for group, rows in both if rows is None]
+        if not groups:
             # The records of the columns stay as they are.
             return newest
-        left = [group for group, is_left in zip(found, self.left, strict=True) if is_left]
+        left = [group for group, is_left in zip(groups, self.left, strict=True) if is_left]
         order = np.arange(count)
         order[left] = count + np.arange(len(left))
-        gone = [group for group, is_left in zip(found, self.left, strict=True) if not is_left]
+        gone = [group for group, is_left in zip(groups, self.left, strict=True) if not is_left]
         changed = _changed(newest, left)
         return newest.with_row_groups(np.delete(order, gone), self.groups, self.written, changed)
 
@@ -276,8 +276,8 @@ class Update:
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Replace the parts of the row groups at their present indices in `newest`."""
-        found = self.write_set.find(newest, "an update")
-        return newest.with_parts(self.written, found)
+        groups = self.write_set.find(newest, "an update")
+        return newest.with_parts(self.written, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,8 +444,8 @@ class Keys:
 
 def _changed(newest: StagedVersion, groups: Sequence[int]) -> list[int]:
     """Return which version last put rows into each of these row groups."""
-    found = newest.group_records(np.array(groups, np.int64))["changed"]
-    return np.maximum(found, newest.head.changed).tolist()
+    changed = newest.group_records(np.array(groups, np.int64))["changed"]
+    return np.maximum(changed, newest.head.changed).tolist()
 
 
 def is_blind(changes: Iterable[Change]) -> bool:

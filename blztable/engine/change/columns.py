@@ -203,7 +203,7 @@ def checked_names(
         raise TypeError(f"columns must be a list of column names, not {type(names).__name__}")
     present = set(staged.schema.names)
     columns: list[str] = []
-    found: list[tuple[int, Path]] = []
+    fields: list[tuple[int, Path]] = []
     for name in names:
         column = column_of(name)
         if not isinstance(name, tuple):
@@ -214,5 +214,5 @@ def checked_names(
         field = find(staged, name)
         if field is None:
             raise no_column(name, staged.schema.names, staged.store.name)
-        found.append(field)
-    return columns, found
+        fields.append(field)
+    return columns, fields

@@ -137,12 +137,12 @@ def _head(commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Ke
     """Return the head of a new table without rows, whose columns have ids of their own."""
     roots = commit.files.reserve_columns(len(schema))
     paths = [*chain.from_iterable(map(paths_of, schema.types, roots))]
-    layers = {LayerKey("", FIXED, name): one for name, one in (storage.meta or {}).items()}
+    layers = {LayerKey("", FIXED, name): content for name, content in (storage.meta or {}).items()}
     for name, own in (storage.columns or {}).items():
         # Options of a name are those of all columns that have it; metalayers belong to one.
         if own.meta:
             owner = str(roots[schemas.index_of(schema, name, "the data")][0])
-            layers |= {LayerKey(owner, FIXED, key): one for key, one in own.meta.items()}
+            layers |= {LayerKey(owner, FIXED, key): content for key, content in own.meta.items()}
     check(layers)
     properties = properties_of(storage)
     if keys:

@@ -61,7 +61,7 @@ class Drafts:
             record = np.zeros(1, GROUP)
             record["rows"] = record["stored"] = rows[group]
             record["file"], record["groups"] = bundle.number if bundle else 0, 1
-            records = stack([one.parts[group] for one in columns], 1)
+            records = stack([column.parts[group] for column in columns], 1)
             self._append(Tail(record, np.zeros(0, WORD), records))
             self._first = 0
 
@@ -129,10 +129,10 @@ def check_nothing_whole(store: Store) -> None:
     if not store.unfinished_bytes():
         return
     # Again: the creation may have ended in between.
-    found = recovered(store) if newest_number(store) is None else None
-    if found is not None:
+    draft = recovered(store) if newest_number(store) is None else None
+    if draft is not None:
         raise TableExistsError(
-            f"{store.name} was never finished: {whole(found)}; copy them first with "
+            f"{store.name} was never finished: {whole(draft)}; copy them first with "
             'blztable.copy(source, target, on_corrupt="skip"), or remove the file'
         )
 

@@ -61,7 +61,7 @@ class Reshape:
         """Replace the nodes."""
         self.read_set.check(newest, "changing the fields of a column")
         lines, columns = newest.nodes(self.index), list(newest.columns)
-        nodes = [columns[lines[one]] if isinstance(one, int) else one for one in self.nodes]
+        nodes = [columns[lines[node]] if isinstance(node, int) else node for node in self.nodes]
         columns[lines[0] : lines[-1] + 1] = nodes
         top = max(max(node.path) + 1 for node in nodes)
         return newest.with_columns(
@@ -82,7 +82,7 @@ class Reshape:
         if self.added is not None:
             null = encode_nodes(Node.of(self.added), nulls(1, self.added))
             empty = iter(nodes_to_json(null))
-        nodes = [present[one] if isinstance(one, int) else next(empty) for one in self.nodes]
+        nodes = [present[node] if isinstance(node, int) else next(empty) for node in self.nodes]
         return {name: nodes}
 
 
@@ -96,16 +96,18 @@ def find(staged: StagedVersion, names: Names) -> tuple[int, Path] | None:
     """
     if staged.is_flat:
         return None
-    found = paths.find_in(staged.schema, names)
-    if len(found) > 1:
-        raise ColumnNotFoundError(f"{len(found)} fields are named {names!r} in {staged.store.name}")
-    return found[0] if found else None
+    fields = paths.find_in(staged.schema, names)
+    if len(fields) > 1:
+        raise ColumnNotFoundError(
+            f"{len(fields)} fields are named {names!r} in {staged.store.name}"
+        )
+    return fields[0] if fields else None
 
 
-def by_column(found: Iterable[tuple[int, Path]]) -> dict[int, list[Path]]:
+def by_column(fields: Iterable[tuple[int, Path]]) -> dict[int, list[Path]]:
     """Return the paths of fields, by the index of their column."""
     columns: dict[int, list[Path]] = {}
-    for index, path in found:
+    for index, path in fields:
         columns.setdefault(index, []).append(path)
     return columns
 
@@ -128,8 +130,8 @@ def parent_of(staged: StagedVersion, names: Names) -> tuple[tuple[int, Path], st
         index = columns[column]
         is_struct = pa.types.is_struct(staged.schema.field(index).type)
         return ((index, ()), name) if is_struct else None
-    found = find(staged, outer)
-    return (found, name) if found else None
+    parent = find(staged, outer)
+    return (parent, name) if parent else None
 
 
 def drop_fields(

@@ -62,8 +62,8 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
     """Return a number for each row, shape (rows,): the same where all columns are equal."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        found = one_array(_normal(column)).dictionary_encode(null_encoding="encode")
-        codes = codes * (len(found.dictionary) or 1) + found.indices.to_numpy()
+        encoded = one_array(_normal(column)).dictionary_encode(null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) or 1) + encoded.indices.to_numpy()
         if len(columns) > 1:
             # Numbers below the number of rows, so that the next product is one of 64 bits.
             codes = np.unique(codes, return_inverse=True)[1]
@@ -86,7 +86,7 @@ def key_condition(names: Sequence[str], columns: Sequence[pa.ChunkedArray]) -> p
     It is true for other rows, too, if the key has several columns.
     """
     pairs = zip(names, columns, strict=True)
-    return reduce(and_, (pc.field(name).isin(pc.unique(_normal(one))) for name, one in pairs))
+    return reduce(and_, (pc.field(name).isin(pc.unique(_normal(column))) for name, column in pairs))
 
 
 def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -166,7 +166,7 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
         {name: index for index, name in enumerate(version.schema.names)} for version in (old, new)
     ]
     places = names if ids[0].keys().isdisjoint(ids[1]) else ids
-    shared = [one for one in places[1] if one in places[0]]
+    shared = [column for column in places[1] if column in places[0]]
     for one in shared:
         before, after = old.schema.field(places[0][one]), new.schema.field(places[1][one])
         if before.type != after.type:
@@ -179,16 +179,16 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
             f"{new.store.name}: versions {old.head.version} and {new.head.version} have no column "
             "in common"
         )
-    return [places[0][one] for one in shared], [places[1][one] for one in shared]
+    return [places[0][column] for column in shared], [places[1][column] for column in shared]
 
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     """Return the row groups by what tells each: its rows, and the files of these columns."""
     lines = [line for index in indices for line in version.nodes(index)]
-    found: RowGroups = {}
+    groups: RowGroups = {}
     for group, place in enumerate(version.identities(lines).tolist()):
-        found.setdefault(tuple(place), []).append(group)
-    return found
+        groups.setdefault(tuple(place), []).append(group)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +237,9 @@ class _Candidates:
         return [pa.chunked_array([*a.chunks, *b.chunks], a.type) for a, b in both]
 
 
-def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+def _comparable(left: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return both arrays as one; values of nested types as texts that are equal where they are."""
-    both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
+    both = pa.chunked_array([*left.chunks, *other.chunks], left.type)
     if not is_nested(both.type):
         try:
             key_codes([both.slice(0, 0)])

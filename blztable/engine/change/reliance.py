@@ -91,7 +91,7 @@ class ReadSet:
     def and_defaults(self, staged: StagedVersion, indices: Iterable[int]) -> Self:
         """Return this read set with the default values of some columns of the same version."""
         ids = [str(staged.root(index).path[0]) for index in indices]
-        return replace(self, defaults={one: staged.defaults.get(one) for one in ids})
+        return replace(self, defaults={column: staged.defaults.get(column) for column in ids})
 
     def check(self, newest: StagedVersion, change: str) -> None:
         """Raise ConflictError if `newest` differs from this read set; `change` names the change."""
@@ -116,7 +116,7 @@ class ReadSet:
             return "columns"
         if self.row_groups is not None and self.row_groups != _of_all(newest):
             return "rows"
-        if any(newest.defaults.get(one) != value for one, value in self.defaults.items()):
+        if any(newest.defaults.get(column) != value for column, value in self.defaults.items()):
             return "default values"
         return None
 
@@ -176,29 +176,29 @@ class WriteSet:
         """
         self.read_set.check(newest, change)
         name, version = newest.store.name, self.read_set.version
-        found = self._found(newest)
-        if found is None:
+        groups = self._found(newest)
+        if groups is None:
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {version}; another commit has "
                 f"changed rows in the same row groups; {AGAIN}"
             )
         newer = {*newest.changed_after(version)}
-        if self.matches(newest, sorted(newer - {*found})):
+        if self.matches(newest, sorted(newer - {*groups})):
             raise ConflictError(
                 f"{name}: {change} relies on the rows of version {version} that it looked for; "
                 f"another commit, which was no plain append, has added such rows; {AGAIN}"
             )
-        return found
+        return groups
 
     def _found(self, newest: StagedVersion) -> list[int] | None:
         """Return the present indices of the row groups; None if one of them is gone."""
         count = newest.group_count
         if max(self.groups, default=-1) < count and (digests(newest, self.groups) == self.digests):
             return list(self.groups)
-        present = {one: group for group, one in enumerate(digests(newest, range(count)))}
-        found = [present.get(one, -1) for one in self.digests]
+        present = {digest: group for group, digest in enumerate(digests(newest, range(count)))}
+        groups = [present.get(digest, -1) for digest in self.digests]
         # Row groups without a file may be equal; nothing tells which is which.
-        return None if -1 in found or len({*found}) < len(found) else found
+        return None if -1 in groups or len({*groups}) < len(groups) else groups
 
 
 def _of_all(version: StagedVersion) -> bytes:

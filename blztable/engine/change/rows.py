@@ -225,7 +225,7 @@ def remove(
 def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, bytes]:
     """Return all deleted rows of each row group that is not worth writing again for a few more."""
     budget = tuning.current.deleted_rows - staged.deleted_rows
-    found = {}
+    words = {}
     for group, selected in kept.items():
         stored, before = staged.stored_rows[group], staged.all_deleted[group]
         more = selected.rows - selected.count
@@ -233,9 +233,9 @@ def _deleted(staged: StagedVersion, kept: Mapping[int, "RowMask"]) -> dict[int, 
         if mask is None or not is_few or stored > MOST_STORED or more > budget:
             continue
         gone = deletions.stored(before, np.flatnonzero(~mask))
-        found[group] = deletions.pack(np.sort(np.append(deletions.unpack(before), gone)))
+        words[group] = deletions.pack(np.sort(np.append(deletions.unpack(before), gone)))
         budget -= more
-    return found
+    return words
 
 
 def are_few(rows: int, of: int) -> bool:
@@ -325,8 +325,8 @@ class Condition:
             return RowMask(rows, matching.count)
         check_rows(rows, "the rows of a row group")
         true = np.zeros(rows, np.bool_)
-        for one in matching.selection:
-            true[one.rows if isinstance(one, RowIndices) else slice(one.start, one.stop)] = True
+        for span in matching.selection:
+            true[span.rows if isinstance(span, RowIndices) else slice(span.start, span.stop)] = True
         return RowMask.of(true)
 
 

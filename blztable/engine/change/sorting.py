@@ -161,8 +161,8 @@ def _one_array(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
 
 def _take(field: pa.Field, column: pa.Array, rows: np.ndarray) -> pa.Array:
     try:
-        found = take(column, rows)
-        return found if is_nested(field.type) else found.cast(stored_type(field.type))
+        sorted_rows = take(column, rows)
+        return sorted_rows if is_nested(field.type) else sorted_rows.cast(stored_type(field.type))
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"column {field.name!r}: the rows do not fit in one row group: {error}"

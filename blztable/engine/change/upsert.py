@@ -29,7 +29,7 @@ from blztable.engine.query.expressions import comparable
 from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import take as take_rows
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.read.selection import RowIndices, RowSpan
+from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.staged import StagedVersion
 
@@ -87,13 +87,14 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     with OpenColumns.whole(staged) as opened:
         scan = Scan(opened.projection, finder.condition)
         groups = range(len(staged.row_groups))
-        found = {group: finder.find(opened, scan, group) for group in groups}
-        found = {group: one for group, one in found.items() if len(one.rows)}
-        places = np.concatenate([np.empty(0, np.int64), *(one.new_rows for one in found.values())])
+        matches = {group: finder.find(opened, scan, group) for group in groups}
+        matches = {group: match for group, match in matches.items() if len(match.rows)}
+        new_rows = [match.new_rows for match in matches.values()]
+        places = np.concatenate([np.empty(0, np.int64), *new_rows])
         moved: dict[int, _MatchedRows] = {}
-        if found and new.values:
-            moved = {g: one for g, one in found.items() if are_few(len(one.rows), one.of)}
-            in_place = {g: one for g, one in found.items() if g not in moved}
+        if matches and new.values:
+            moved = {g: match for g, match in matches.items() if are_few(len(match.rows), match.of)}
+            in_place = {g: match for g, match in matches.items() if g not in moved}
             _update(change_set, opened, new, in_place, finder)
         else:
             change_set.add_reliance(NoRewrite(WriteSet.of(staged, [], finder.matches)))
@@ -101,7 +102,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     is_new[places] = False
     rest = np.flatnonzero(is_new)
     if moved:
-        masks = {group: one.mask().others() for group, one in moved.items()}
+        masks = {group: match.mask().others() for group, match in moved.items()}
         count = remove(change_set, "delete", masks, finder.matches)
         change_set.count(updated=count, deleted=-count, appended=-count)
     _append(change_set, new, moved, rest, staged)
@@ -118,12 +119,12 @@ def _update(
     """Give these rows their new values."""
     if not matched:
         return
-    new_rows = np.concatenate([one.new_rows for one in matched.values()])
+    new_rows = np.concatenate([match.new_rows for match in matched.values()])
     values = {
         index: pa.chunked_array([take(one_array(new.table.column(index)), new_rows)])
         for index in new.values
     }
-    masks = {group: one.mask() for group, one in matched.items()}
+    masks = {group: match.mask() for group, match in matched.items()}
     set_values(change_set, opened, values, masks, finder.matches)
 
 
@@ -136,8 +137,8 @@ def _append(
 ) -> None:
     """Append rows in the order of the new ones: those that move from `before`, and the `rest`."""
     first = np.cumsum([0, *before.row_groups])
-    numbers = [one.rows + first[group] for group, one in moved.items()]
-    new_rows = np.concatenate([*(one.new_rows for one in moved.values()), rest])
+    numbers = [match.rows + first[group] for group, match in moved.items()]
+    new_rows = np.concatenate([*(match.new_rows for match in moved.values()), rest])
     if not len(new_rows):
         return
     order, columns = np.argsort(new_rows, kind="stable"), new.table.columns
@@ -186,10 +187,7 @@ class _Finder:
         span = RowSpan(group, 0, opened.version.row_groups[group])
         opened.forget_before(group)
         some = scan.filter(scan.within([span]), opened, self.new.on)
-        rows = [
-            one.rows if isinstance(one, RowIndices) else np.arange(one.start, one.stop)
-            for one in some.selection
-        ]
+        rows = [selected.picked().rows for selected in some.selection]
         if not rows:
             return _MatchedRows(np.empty(0, np.int64), np.empty(0, np.int64), span.count)
         both = [

@@ -105,7 +105,7 @@ class Bundle:
     def _finish(self) -> list[Task]:
         """Return the tasks that compress the chunks; the last of them stores the file."""
         # Threads add their parts in any order.
-        batches = sorted(self._batches, key=lambda one: int(one.batch.columns[0]))
+        batches = sorted(self._batches, key=lambda pending: int(pending.batch.columns[0]))
         self._batches = []
         if not batches:
             self.number = 0

@@ -154,7 +154,7 @@ def records_of(facts: Sequence[PartFacts], chunks: Sequence[bytes], crcs: Sequen
     table = np.empty((len(chunks), 2), "<u4")
     table[:, 0], table[:, 1] = list(map(len, chunks)), crcs
     lengths = table[:, 0] + np.int64(DIGEST_BYTES)
-    found = Records(
+    records = Records(
         len(parts) // PART.itemsize,
         1,
         np.frombuffer(bytearray(parts), PART),
@@ -164,11 +164,11 @@ def records_of(facts: Sequence[PartFacts], chunks: Sequence[bytes], crcs: Sequen
         np.frombuffer(words, WORD),
         np.frombuffer(prefixes, BYTE),
     )
-    if found.parts["flags"][0] & ITEM_CHUNKS:
-        return _with_items(found, lengths)
-    ends = sums(lengths)[found.first_chunk[found.first_stream]]
-    found.parts["cbytes"] = ends[1:] - ends[:-1]
-    return found
+    if records.parts["flags"][0] & ITEM_CHUNKS:
+        return _with_items(records, lengths)
+    ends = sums(lengths)[records.first_chunk[records.first_stream]]
+    records.parts["cbytes"] = ends[1:] - ends[:-1]
+    return records
 
 
 def _with_items(records: Records, lengths: Array) -> Records:

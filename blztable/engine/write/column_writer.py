@@ -79,7 +79,7 @@ def flat_columns(column: pa.ChunkedArray, name: str) -> list[pa.ChunkedArray]:
     node = Node.of(column.type)
     try:
         flats = [flatten(node, chunk) for chunk in column.chunks or [nulls(0, column.type)]]
-        if len(flats) > 1 and any(one.rows == CODES for one in node.walk()):
+        if len(flats) > 1 and any(child.rows == CODES for child in node.walk()):
             flats = [list(joined_flats(node, flats, one_array))]
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None

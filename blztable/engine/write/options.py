@@ -354,7 +354,7 @@ def properties_of(storage: Storage) -> dict[str, Json]:
     for name in KEPT:
         value, own = getattr(storage, name), {}
         if storage.columns and name in BY_COLUMN:
-            values = {column: getattr(one, name) for column, one in storage._by_column.items()}
+            values = {column: getattr(own, name) for column, own in storage._by_column.items()}
             own = {column: other for column, other in values.items() if other != value}
         if own or value is not None:
             properties[name] = joined(value, own)
@@ -385,8 +385,8 @@ def _decoded(kept: Mapping[str, Json]) -> Storage:
     columns: dict[str, dict[str, Any]] = {}
     for name, value in kept.items():
         whole[name], own = split(value) if name in BY_COLUMN else (value, {})
-        for column, one in own.items():
-            columns.setdefault(column, {})[name] = one
+        for column, own_value in own.items():
+            columns.setdefault(column, {})[name] = own_value
     # The columns of a wide table share few values.
     shared = lru_cache(64, typed=True)(Storage)
     by_column = {column: shared(**options) for column, options in columns.items()}
@@ -431,7 +431,7 @@ def schema_with_digits(schema: pa.Schema, storage: Storage) -> pa.Schema:
     SchemaError
         A column with digits of its own is not one of floats.
     """
-    own = {name: one.digits for name, one in (storage.columns or {}).items() if one.digits}
+    own = {name: own.digits for name, own in (storage.columns or {}).items() if own.digits}
     if not own and storage.digits is None:
         return schema
     fields = [

@@ -96,7 +96,7 @@ def opened(old: Old, index: int, group: int) -> OldPart | None:
 
 def chunk_sizes(old: OldPart) -> dict[int, int]:
     """Return the bytes of each chunk but the last of the streams of several chunks, by name."""
-    return {name: one.sizes[0] for name, one in old.streams.items() if len(one.sizes) > 1}
+    return {name: stream.sizes[0] for name, stream in old.streams.items() if len(stream.sizes) > 1}
 
 
 def _counterparts(

@@ -33,7 +33,7 @@ SMALL = Compression("zstd", 2)
 # Text takes 5 % less than with level 2, and is read as fast; numbers take as much.
 SMALL_TEXT = Compression("zstd", 3)
 # The levels of codecs that are given without a level.
-LEVELS = {one.codec: one.clevel for one in (LZ4, SMALL)} | {"lz4hc": 5, "zlib": 5}
+LEVELS = {setting.codec: setting.clevel for setting in (LZ4, SMALL)} | {"lz4hc": 5, "zlib": 5}
 
 # What a shuffle has to save more than "byte", as a share of all bytes: it is read more slowly.
 SHUFFLE_COSTS = {UNSHUFFLED: 0.03, BYTE: 0.0, BIT: 0.05}
@@ -139,7 +139,7 @@ def _of_numbers(
 ) -> Compression:
     if optimize == SIZE:
         codecs = (LZ4, ZSTD, SMALL)
-        tried = [replace(one, shuffle=shuffle) for one in codecs for shuffle in shuffles]
+        tried = [replace(codec, shuffle=shuffle) for codec in codecs for shuffle in shuffles]
         return min(tried, key=sample.leaves)
     left = {shuffle: sample.leaves(replace(LZ4, shuffle=shuffle)) for shuffle in shuffles}
     best = min(shuffles, key=lambda shuffle: left[shuffle] + SHUFFLE_COSTS[shuffle])

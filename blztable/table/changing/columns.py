@@ -109,10 +109,10 @@ def alter(
 def drop(target: ChangeTarget, names: Iterable[Names]) -> None:
     """Drop columns, and fields of structs."""
     change_set = target.change_set
-    gone, found = change.columns.checked_names(change_set.staged, names)
-    for index, paths in change.fields.by_column(found).items():
+    gone, fields = change.columns.checked_names(change_set.staged, names)
+    for index, paths in change.fields.by_column(fields).items():
         change.fields.drop_fields(change_set, index, paths, _retyping(change_set))
-    if gone or not found:
+    if gone or not fields:
         change.columns.drop_columns(change_set, gone, dropped(change_set.staged.frame, gone))
 
 
@@ -120,14 +120,14 @@ def rename(target: ChangeTarget, names: Mapping[str, str]) -> None:
     """Rename columns, and fields of structs."""
     change_set = target.change_set
     names = change.columns.checked_mapping(names, "columns", "old names to new names")
-    columns, found = change.columns.checked_names(change_set.staged, names)
+    columns, fields = change.columns.checked_names(change_set.staged, names)
     for name in names.values():
         change.columns.checked_new(name)
     by_name = {column_of(name): new for name, new in names.items()}
     new = {name: by_name.pop(name) for name in columns}
     # The names of fields, in the order in which they were found.
-    others = dict(zip(found, by_name.values(), strict=True))
-    for index, paths in change.fields.by_column(found).items():
+    others = dict(zip(fields, by_name.values(), strict=True))
+    for index, paths in change.fields.by_column(fields).items():
         by_path = {path: others[index, path] for path in paths}
         change.fields.rename_fields(
             change_set, index, by_path, _retyping(change_set, by_place=True)

@@ -247,8 +247,8 @@ class ChangeTarget:
         if not pa.types.is_dictionary(value.type) or not value.is_valid:
             return value
         context = f"column {self.staged.schema.field(index).name!r}"
-        one = pa.chunked_array([change.rows.repeated(value, 1)])
-        return one_in_order(one, self.categories(index), context)[0]
+        single = pa.chunked_array([change.rows.repeated(value, 1)])
+        return one_in_order(single, self.categories(index), context)[0]
 
     def categories(self, index: int) -> pa.Array | None:
         """Return the categories of an ordered column, from its first rows; else None."""

@@ -466,7 +466,9 @@ class BlzScan:
             # Arrow computes nothing of views.
             schema = without_views(schema)
             self._computed = [_ComputedColumn.of(name, columns[name], schema) for name in columns]
-            columns = list(dict.fromkeys(name for one in self._computed for name in one.needs))
+            columns = list(
+                dict.fromkeys(name for column in self._computed for name in column.needs)
+            )
         times = Counter(schema.names)
         for name in schema.names if columns is None else columns:
             if times[name] > 1:
@@ -493,7 +495,7 @@ class BlzScan:
     @property
     def projected_schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        computed = pa.schema([one.field for one in self._computed], self._read.metadata)
+        computed = pa.schema([column.field for column in self._computed], self._read.metadata)
         return computed if self._computed else self._read
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -550,7 +552,7 @@ class BlzScan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [one.array(batch) for one in self._computed]
+        arrays = [column.array(batch) for column in self._computed]
         return pa.RecordBatch.from_arrays(arrays, schema=self.projected_schema)
 
 

@@ -55,14 +55,14 @@ def find(place: Any, is_table: Callable[[Any], bool]) -> list[NamedTable] | None
     path = os.fspath(place)
     if os.path.isdir(path):
         below = list(_below(path, is_table))
-        return [NamedTable(one, _texts(one, path)) for one in below] or None
+        return [NamedTable(table, _texts(table, path)) for table in below] or None
     if not isinstance(path, str) or not glob.has_magic(path):
         return None
-    matches = [one for one in sorted(glob.glob(path, recursive=True)) if is_table(one)]
+    matches = [name for name in sorted(glob.glob(path, recursive=True)) if is_table(name)]
     if not matches:
         raise TableNotFoundError(f"no table matches {path}")
     fixed = re.split(r"[*?[]", path, maxsplit=1)[0]
-    return [NamedTable(one, _texts(one, os.path.dirname(fixed))) for one in matches]
+    return [NamedTable(name, _texts(name, os.path.dirname(fixed))) for name in matches]
 
 
 def values(
@@ -77,15 +77,15 @@ def values(
     SchemaError
         A value is not one of the type that `partitioning` gives.
     """
-    found: list[dict[str, pa.Scalar]] = [{} for _ in tables]
-    for name in dict.fromkeys(name for one in tables for name in one.texts):
-        texts = [one.texts.get(name) for one in tables]
+    rows: list[dict[str, pa.Scalar]] = [{} for _ in tables]
+    for name in dict.fromkeys(name for table in tables for name in table.texts):
+        texts = [table.texts.get(name) for table in tables]
         type_ = None
         if partitioning is not None and name in partitioning.names:
             type_ = partitioning.field(name).type
-        for row, value in zip(found, _typed(name, texts, type_), strict=True):
+        for row, value in zip(rows, _typed(name, texts, type_), strict=True):
             row[name] = value
-    return found
+    return rows
 
 
 def _typed(name: str, texts: Sequence[str | None], type_: pa.DataType | None) -> pa.Array:
@@ -94,9 +94,9 @@ def _typed(name: str, texts: Sequence[str | None], type_: pa.DataType | None) ->
     array = pa.array(known, pa.string())
     if type_ is None:
         type_ = pa.string()
-        if all(one is None or _is_integer(one) for one in known):
+        if all(text is None or _is_integer(text) for text in known):
             type_ = pa.int64()
-        elif all(one is None or _is_date(one) for one in known):
+        elif all(text is None or _is_date(text) for text in known):
             type_ = pa.date32()
     try:
         return array.cast(type_)
@@ -117,18 +117,20 @@ def _is_date(text: str) -> bool:
 
 def _named(places: Sequence[Any]) -> list[NamedTable]:
     """Return these tables; their names count from the directory that all of them lie in."""
-    paths = [os.path.abspath(one) if isinstance(one, str | os.PathLike) else "" for one in places]
+    paths = [
+        os.path.abspath(place) if isinstance(place, str | os.PathLike) else "" for place in places
+    ]
     known = set(filter(None, paths))
     common = os.path.commonpath(known) if len(known) > 1 else None
     return [
-        NamedTable(one, _texts(path, common) if path and common else {})
-        for one, path in zip(places, paths, strict=True)
+        NamedTable(place, _texts(path, common) if path and common else {})
+        for place, path in zip(places, paths, strict=True)
     ]
 
 
 def _below(path: str, is_table: Callable[[Any], bool]) -> Iterator[str]:
     """Yield the tables in a directory and in those below it, in the order of their names."""
-    for entry in sorted(os.scandir(path), key=lambda one: one.name):
+    for entry in sorted(os.scandir(path), key=lambda item: item.name):
         if entry.name.startswith((".", "_")):
             continue
         if entry.is_dir():

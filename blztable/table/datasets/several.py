@@ -68,7 +68,7 @@ class Several:
         SchemaError
             No type holds the values that two tables have in columns of one name.
         """
-        schema = reduce(_united, [(one.name, _schema_of(one)) for one in members])[1]
+        schema = reduce(_united, [(member.name, _schema_of(member)) for member in members])[1]
         return cls(tuple(members), schema, schema)
 
     def __getitem__(self, key: list[str]) -> "Several":
@@ -80,33 +80,33 @@ class Several:
     def _fragments(self) -> "list[Several]":
         """Return parts of the rows, none of which is in two tables."""
         return [
-            replace(self, members=(replace(one, source=part),))
-            for one in self.members
-            for part in one.source._fragments()
+            replace(self, members=(replace(member, source=part),))
+            for member in self.members
+            for part in member.source._fragments()
         ]
 
     def to_arrow(self, *, filters: Any = None) -> pa.Table:
         """Read the rows that meet a condition into a table."""
         return pa.concat_tables(
-            [no_rows(self.schema), *(self._table(one, filters) for one in self.members)]
+            [no_rows(self.schema), *(self._table(member, filters) for member in self.members)]
         )
 
     def to_batches(
         self, *, filters: Any = None, batch_rows: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows that meet a condition as a stream."""
-        for one in self.members:
-            plan = self._plan(one, filters)
+        for member in self.members:
+            plan = self._plan(member, filters)
             if plan is None:
                 continue
-            source = one.source[plan.stored]
-            with closing(one.store):
+            source = member.source[plan.stored]
+            with closing(member.store):
                 for batch in source.to_batches(filters=plan.passed, batch_rows=batch_rows):
                     yield from self._fields_of(pa.Table.from_batches([batch]), plan).to_batches()
 
     def take(self, indices: Any) -> pa.Table:
         """Read rows by number."""
-        ends = np.cumsum([one.source.count() for one in self.members])
+        ends = np.cumsum([member.source.count() for member in self.members])
         wanted = row_numbers(indices, int(ends[-1]))
         order = np.argsort(wanted, kind="stable")
         owners = np.searchsorted(ends, wanted[order], side="right")
@@ -125,13 +125,13 @@ class Several:
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition; without one, nothing is read."""
         counted = 0
-        for one in self.members:
-            plan = self[[]]._plan(one, filters)
+        for member in self.members:
+            plan = self[[]]._plan(member, filters)
             if plan is not None and plan.remaining is None:
-                with closing(one.store):
-                    counted += one.source.count(filters=plan.passed)
+                with closing(member.store):
+                    counted += member.source.count(filters=plan.passed)
             elif plan is not None:
-                counted += self[[]]._table(one, filters).num_rows
+                counted += self[[]]._table(member, filters).num_rows
         return counted
 
     def _table(self, member: Member, filters: Any) -> pa.Table:
@@ -165,14 +165,14 @@ class Several:
 
     def _fields_of(self, table: pa.Table, plan: "_ScanPlan") -> pa.Table:
         """Return the columns of the result, for rows that were read from one table."""
-        rows, found = table.num_rows, dict(zip(plan.stored, table.columns, strict=True))
+        rows, stored = table.num_rows, dict(zip(plan.stored, table.columns, strict=True))
         columns: dict[str, pa.ChunkedArray] = {}
         for name in plan.read:
-            if name not in found:
+            if name not in stored:
                 columns[name] = self._constant(plan.member, name, rows)
             else:
                 columns[name] = widened(
-                    found[name],
+                    stored[name],
                     self.whole.field(name).type,
                     f"column {name!r} of {plan.member.name}",
                     "tables read as one need a common type: leave the table or the column out",
