@@ -191,10 +191,10 @@ def open(
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:
             # Only then: the tables of this program are recognised first, and at no cost.
-            found = change.drafts.recovered(store)
-            if found is not None:
+            draft = change.drafts.recovered(store)
+            if draft is not None:
                 raise CorruptError(
-                    f"{found.store.name} was never finished: {change.drafts.whole(found)}; read "
+                    f"{draft.store.name} was never finished: {change.drafts.whole(draft)}; read "
                     'them with on_corrupt="skip", or copy them with '
                     'blztable.copy(source, target, on_corrupt="skip")'
                 ) from None
@@ -269,12 +269,12 @@ def _open_to_read(path: StoreLike, version: int | str | None, at: At, on_corrupt
         if on_corrupt == "raise":
             raise
         with opened_at(path) as store:
-            found = None if versions.newest_number(store) else change.drafts.recovered(store)
-            if found is None:
+            draft = None if versions.newest_number(store) else change.drafts.recovered(store)
+            if draft is None:
                 raise
-            snapshot = Snapshot(found, None)
+            snapshot = Snapshot(draft, None)
             reason = f"{store.name} was never finished"
-            snapshot.unfinished.append(DamagedRows(found.head.rows, None, reason))
+            snapshot.unfinished.append(DamagedRows(draft.head.rows, None, reason))
             return CTable(snapshot, writable=False)
 
 
@@ -509,15 +509,15 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    found = datasets.finding.find(path, exists)
-    if found is None:
+    entries = datasets.finding.find(path, exists)
+    if entries is None:
         table = _open_to_read(path, version, at, on_corrupt)
         return table.dataset(dictionaries=dictionaries, views=views, on_corrupt=on_corrupt)
     if version is not None:
         raise ValueError("version= names a version of one table, not of several")
     tables, coded = [], []
-    for one in found:
-        table = _open_to_read(one.place, None, at, on_corrupt)
+    for entry in entries:
+        table = _open_to_read(entry.place, None, at, on_corrupt)
         tables.append(table)
         coded.append(
             datasets.text.coded_types(*table._reading()) if views or dictionaries == "auto" else {}
@@ -529,7 +529,8 @@ def dataset(
 
     def several(names: Collection[str]) -> "Several":
         members = []
-        for table, values in zip(tables, datasets.finding.values(found, partitioning), strict=True):
+        all_values = datasets.finding.values(entries, partitioning)
+        for table, values in zip(tables, all_values, strict=True):
             named = [name for name in names if name in table]
             source = table.dataset(dictionaries=named, on_corrupt=on_corrupt).source
             members.append(

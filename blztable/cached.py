@@ -143,15 +143,15 @@ def trim() -> None:
     most = tuning.current.kept_bytes
     if _Process.nbytes <= most:
         return
-    owners = [one for reference in _owners.valuerefs() if (one := reference()) is not None]
-    sizes = [one.nbytes for one in owners]
+    owners = [owner for reference in _owners.valuerefs() if (owner := reference()) is not None]
+    sizes = [owner.nbytes for owner in owners]
     beyond = sum(sizes) - most
-    for size, owner in sorted(zip(sizes, owners, strict=True), key=lambda one: -one[0]):
+    for size, owner in sorted(zip(sizes, owners, strict=True), key=lambda pair: -pair[0]):
         if beyond <= 0:
             break
         owner.shrink(min(size, beyond))
         beyond -= size
-    _Process.nbytes = sum(one.nbytes for one in owners)
+    _Process.nbytes = sum(owner.nbytes for owner in owners)
 
 
 _owners: WeakValueDictionary[int, Cache[Any, Any]] = WeakValueDictionary()

@@ -183,11 +183,11 @@ def _intact(
     store: Store, version: int | str | None
 ) -> tuple[CTable, tuple[str, ...], tuple[str, ...]]:
     """Return what is whole of a table, what of it is lost, and what is rebuilt."""
-    found = None
+    base = None
     with suppress(FormatError):
-        found, lost, rebuilt = _whole(store, version)
-    if found is not None:
-        return CTable(Snapshot(found, None), writable=False), lost, rebuilt
+        base, lost, rebuilt = _whole(store, version)
+    if base is not None:
+        return CTable(Snapshot(base, None), writable=False), lost, rebuilt
     table = open(store, version=version)
     if isinstance(table, OldTable):
         return table, (), ()
@@ -209,21 +209,21 @@ def _whole(
     unreadable: CorruptError | None = None
     with suppress(Damaged):
         newest = versions.checked_newest(store)
-    for found in _back(store, number):
+    for version in _back(store, number):
         try:
-            rebuilt = tuple(map(str, rebuild(found)))
+            rebuilt = tuple(map(str, rebuild(version)))
         except CorruptError as error:
             unreadable = unreadable or error
             continue
-        if not is_whole(found):
-            damaged.append((found, rebuilt))
-        elif number is None and found.head.version == newest and not rebuilt:
+        if not is_whole(version):
+            damaged.append((version, rebuilt))
+        elif number is None and version.head.version == newest and not rebuilt:
             return None, (), ()
         else:
-            lost = [f"version {one.head.version} is damaged" for one, _ in damaged]
+            lost = [f"version {version.head.version} is damaged" for version, _ in damaged]
             if unreadable is not None:
                 lost.insert(0, str(unreadable))
-            return found, tuple(lost), rebuilt
+            return version, tuple(lost), rebuilt
     if damaged:
         first, rebuilt = damaged[0]
         at = f"version {first.head.version}"
@@ -247,13 +247,13 @@ def _back(store: Store, version: int | str | None) -> Iterator[Version]:
         with suppress(*DAMAGED, TableNotFoundError):
             named = version_number(commit, version)
             numbers = versions.numbers(commit) if named is None else [named]
-            for number in reversed([one for one in numbers if one not in met]):
+            for number in reversed([number for number in numbers if number not in met]):
                 try:
-                    found = versions.read(commit, number)
+                    earlier = versions.read(commit, number)
                 except (*DAMAGED, KeyNotFound):
                     continue
                 met.add(number)
-                yield found
+                yield earlier
 
 
 def _copy_files(
@@ -312,7 +312,7 @@ def _copy_rows(
         # A table has less room for metalayers than an array; now, before it is written.
         table.check_metalayers()
     names = set(source.columns)
-    by_column = {name: one for name, one in (table.storage.columns or {}).items() if name in names}
+    by_column = {name: own for name, own in (table.storage.columns or {}).items() if name in names}
     storage = replace(
         table.storage,
         columns=by_column or None,
@@ -333,12 +333,12 @@ def _copy_rows(
         with made.transaction() as tx:
             for name, value in _defaults(table).items():
                 if name in names:
-                    types = (one.schema.field(name).type for one in (table, made))
+                    types = (table.schema.field(name).type for table in (table, made))
                     tx.alter_column(name, default=_of_fields(value, *types))
             for name, content in table.vlmeta.items():
                 tx.vlmeta[name] = content
             properties = table._snapshot.version.head.properties
-            limits: dict[str, Any] = {one: properties[one] for one in _LIMITS if one in properties}
+            limits: dict[str, Any] = {key: properties[key] for key in _LIMITS if key in properties}
             if limits:
                 tx.configure(**limits)
         return len(made)
@@ -374,8 +374,9 @@ def _compare(
         simplefilter("ignore", UserWarning)
         for batch in batches:
             stop = start + len(batch)
-            one, other = pa.Table.from_batches([batch]), made[start:stop]
-            for name, left, right in zip(one.column_names, one.columns, other.columns, strict=True):
+            names, other = batch.schema.names, made[start:stop]
+            columns = pa.Table.from_batches([batch]).columns
+            for name, left, right in zip(names, columns, other.columns, strict=True):
                 if not _is_same(left, right):
                     raise CorruptError(
                         f"{made.path}: column {name!r}, rows {start} to {stop}, differs from "

@@ -26,10 +26,10 @@ class Metalayers(Mapping[str, bytes]):
         self._turn = turn
 
     def __getitem__(self, name: str) -> bytes:
-        found = self._all()
-        if name not in found:
-            raise KeyError(f"{self._owner} has no metalayer {name!r}; there are {list(found)}")
-        return found[name]
+        layers = self._all()
+        if name not in layers:
+            raise KeyError(f"{self._owner} has no metalayer {name!r}; there are {list(layers)}")
+        return layers[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

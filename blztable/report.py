@@ -649,7 +649,7 @@ class VersionDiff(Printed):
         ...     t.diff(1).to_json()["rows_new"]
         2
         """
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.compare}
 
     def __str__(self) -> str:
         """Return the changes in lines."""
@@ -956,7 +956,7 @@ class Copied(Printed):
     def __str__(self) -> str:
         """Return a line of what was copied, and one for each thing that was not, or was rebuilt."""
         of = "" if self.version is None else f"version {self.version}: "
-        lost = [f"not copied: {one}" for one in self.lost]
+        lost = [f"not copied: {thing}" for thing in self.lost]
         return "\n".join([f"{of}{self.rows:,} rows", *lost, *self.rebuilt])
 
 
@@ -1031,7 +1031,7 @@ def _without(rows: int, lost: Sequence[RowInterval]) -> tuple[RowInterval, ...]:
 
 def one_line(text: str) -> str:
     """Return the text with escapes for the characters that could end a line."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def short_text(name: str) -> str:

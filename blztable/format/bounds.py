@@ -71,12 +71,12 @@ def bytes_of_word(word: int) -> bytes:
     return (word - LEAST).to_bytes(WORD_BYTES, "big")
 
 
-def common_prefix(one: bytes, other: bytes) -> bytes:
+def common_prefix(first: bytes, other: bytes) -> bytes:
     """Return the bytes that two items begin with, at most MAX_PREFIX."""
-    for position, (left, right) in enumerate(zip(one, other, strict=False)):
+    for position, (left, right) in enumerate(zip(first, other, strict=False)):
         if left != right or position == MAX_PREFIX:
-            return one[:position]
-    return one[: min(len(one), len(other), MAX_PREFIX)]
+            return first[:position]
+    return first[: min(len(first), len(other), MAX_PREFIX)]
 
 
 def scales(records: Records) -> tuple[Array, Array]:
@@ -152,7 +152,7 @@ def _comparable(records: Records, orders: Sequence[Order]) -> Array:
     exact = records.parts["flags"] & EXACT_BOUNDS != 0
     every = np.repeat(exact.reshape(records.columns, -1).all(1), max(records.entries, 1))
     of = np.repeat(np.arange(len(records.parts)), records.parts["pages"])
-    order = np.array([one.name for one in orders])[of // max(records.entries, 1)]
+    order = np.array([order.name for order in orders])[of // max(records.entries, 1)]
     for name in ("min", "max"):
         words = records.pages[name]
         known = (words != LEAST) & (words != GREATEST)
@@ -182,6 +182,7 @@ def _text(records: Records, column: int, exact: bool) -> tuple[tuple[int, int], 
     low, high = min(lows), max(highs)
     prefix = common_prefix(low, high)
     # Bytes behind the eight of a part are not known, so no bound may reach into them.
-    prefix = prefix[: min(len(one) for one in lows + highs) - WORD_BYTES]
-    exact = exact and max(len(one.rstrip(b"\0")) for one in (low, high)) <= len(prefix) + WORD_BYTES
+    prefix = prefix[: min(len(low) for low in lows + highs) - WORD_BYTES]
+    longest = max(len(bound.rstrip(b"\0")) for bound in (low, high))
+    exact = exact and longest <= len(prefix) + WORD_BYTES
     return (word_of_bytes(low[len(prefix) :]), word_of_bytes(high[len(prefix) :])), prefix, exact

@@ -73,8 +73,8 @@ def check(words: Array, counts: Array, stored: Array, gone: Array) -> None:
     stops = first + rows
     need((first >= 0) & (rows > 0) & (stops <= stored[owner]), "a deleted row that is not stored")
     need((first[1:] >= stops[:-1]) | (owner[1:] != owner[:-1]), "a row that is deleted twice")
-    found = np.bincount(owner, rows, len(counts)).astype(np.int64)
-    need(found == gone, "deleted rows of a row group")
+    sums = np.bincount(owner, rows, len(counts)).astype(np.int64)
+    need(sums == gone, "deleted rows of a row group")
 
 
 def stored(deleted: bytes, live: np.ndarray) -> np.ndarray:

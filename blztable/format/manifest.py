@@ -103,11 +103,11 @@ class Head:
 
     def to_json(self) -> dict[str, Json]:
         """Return the JSON object of the file."""
-        found: dict[str, Any] = {name: getattr(self, name, None) for name in _TYPES}
-        found["ids"] = [path[-1] for path in self.paths]
-        found["requires"] = sorted(self.requires)
-        found["metalayers"] = metalayers.to_json(self.metalayers)
-        return {"format": FORMAT, **found}
+        document: dict[str, Any] = {name: getattr(self, name, None) for name in _TYPES}
+        document["ids"] = [path[-1] for path in self.paths]
+        document["requires"] = sorted(self.requires)
+        document["metalayers"] = metalayers.to_json(self.metalayers)
+        return {"format": FORMAT, **document}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Json], depths: Sequence[int]) -> Self:

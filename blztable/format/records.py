@@ -312,17 +312,17 @@ def join(records: Sequence[Records]) -> Records:
     if len(records) == 1:
         return records[0]
     columns = records[0].columns
-    if any(one.columns != columns for one in records):
+    if any(piece.columns != columns for piece in records):
         raise ValueError("records of different columns cannot be joined")
     if columns == 1:
-        return Records(1, sum(one.entries for one in records), *_behind_each_other(records))
+        return Records(1, sum(piece.entries for piece in records), *_behind_each_other(records))
     first, parts = 0, []
-    for one in records:
-        count = columns * one.entries
-        parts.append(np.arange(first, first + count).reshape(columns, one.entries))
+    for piece in records:
+        count = columns * piece.entries
+        parts.append(np.arange(first, first + count).reshape(columns, piece.entries))
         first += count
     taken = take(records, np.concatenate(parts, axis=1).ravel(), columns)
-    return replace(taken, entries=sum(one.entries for one in records))
+    return replace(taken, entries=sum(piece.entries for piece in records))
 
 
 def stack(records: Iterable[Records], count: int | None = None) -> Records:
@@ -331,17 +331,17 @@ def stack(records: Iterable[Records], count: int | None = None) -> Records:
     `count` is their number, which no columns do not say.
     """
     parts = list(records)
-    entries = {one.entries for one in parts}
+    entries = {part.entries for part in parts}
     if not parts and count is not None:
         return Records(0, count, np.zeros(0, PART))
     if len(entries) != 1:
         raise ValueError("records of different entries cannot be stacked")
-    columns = sum([one.columns for one in parts])
+    columns = sum([part.columns for part in parts])
     return Records(columns, entries.pop(), *_behind_each_other(parts))
 
 
 def _behind_each_other(records: Sequence[Records]) -> list[Array]:
     """Return the arrays of all records, in the order of KINDS."""
     # `np.concatenate` takes a thousand times longer for thousands of arrays of structs.
-    arrays = zip(*[one.arrays for one in records], strict=True)
+    arrays = zip(*[piece.arrays for piece in records], strict=True)
     return [np.frombuffer(b"".join(some), kind) for kind, some in zip(KINDS, arrays, strict=True)]

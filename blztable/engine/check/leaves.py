@@ -142,12 +142,12 @@ def _holds(wide: Zones, narrow: Zones) -> bool:
     return bool(low) and bool(high)
 
 
-def _is_at_most(one: pa.Array, other: pa.Array) -> bool:
+def _is_at_most(low: pa.Array, other: pa.Array) -> bool:
     """True if the value of an array of one is not above that of another."""
-    if pa.types.is_decimal(one.type):
+    if pa.types.is_decimal(low.type):
         # Arrow compares no decimals of negative scale.
-        return bool(one[0].as_py() <= other[0].as_py())
-    return bool(pc.less_equal(one, other)[0].as_py())
+        return bool(low[0].as_py() <= other[0].as_py())
+    return bool(pc.less_equal(low, other)[0].as_py())
 
 
 def _problem(

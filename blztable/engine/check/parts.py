@@ -189,45 +189,45 @@ class FileCheck:
 
     def _differences(self, file: DataFile) -> list[str]:
         """Return what the file says that its records do not."""
-        head, found = self.version.head, []
+        head, problems = self.version.head, []
         if file.uuid != head.uuid:
-            found.append(f"the file says that it is of the table {file.uuid}, not {head.uuid}")
+            problems.append(f"the file says that it is of the table {file.uuid}, not {head.uuid}")
         number = int(self.parts[0].records.parts["file"][0])
         if file.number != number:
-            found.append(f"the file says that its number is {file.number}, not {number}")
-        nodes = tuple(one.node.path for one in self.parts)
+            problems.append(f"the file says that its number is {file.number}, not {number}")
+        nodes = tuple(part.node.path for part in self.parts)
         # Not all columns may be checked.
         if not set(nodes) <= set(file.nodes):
-            return [*found, f"the file says that its columns are {file.nodes}, not {nodes}"]
+            return [*problems, f"the file says that its columns are {file.nodes}, not {nodes}"]
         for part in self.parts:
             place = file.nodes.index(part.node.path)
             dtype = dtype_text(part.node.type)
             # Text may have become binary since, with the same bytes.
             if file.dtypes[place] != dtype and (file.dtypes[place], dtype) != ("str", "bytes"):
-                found.append(
+                problems.append(
                     f"the file says that column {part.node.name!r} has values of "
                     f"{file.dtypes[place]!r}, not {dtype!r}"
                 )
             differing = _differing(file.records.of([place], [0]), part.records)
             if differing:
-                found.append(
+                problems.append(
                     f"the file says other records of column {part.node.name!r} than the leaf: "
                     + ", ".join(differing)
                 )
-        return found
+        return problems
 
     def _note(self, message: str) -> None:
-        one = self.parts[0]
+        first = self.parts[0]
         # Of a bundle, no column is meant.
-        node = one.node if len({part.node.position for part in self.parts}) == 1 else None
+        node = first.node if len({part.node.position for part in self.parts}) == 1 else None
         self.problems.append(
             Problem(
                 message.removeprefix(f"{self.version.store.name}/{self.key}: "),
                 node and node.name,
                 node and node.position,
-                one.group,
-                one.first,
-                one.first + one.rows,
+                first.group,
+                first.first,
+                first.first + first.rows,
                 self.key,
                 self.is_readable,
             )
@@ -238,7 +238,7 @@ def _differing(said: Records, records: Records) -> list[str]:
     """Return the kinds of records in which two differ."""
     names = ("part", "streams", "chunks", "pages", "words", "prefix")
     pairs = zip(names, said.arrays, records.arrays, strict=True)
-    return [name for name, one, other in pairs if one.tobytes() != other.tobytes()]
+    return [name for name, array, other in pairs if array.tobytes() != other.tobytes()]
 
 
 def check_reading(error: BlzError) -> None:

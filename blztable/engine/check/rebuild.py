@@ -64,9 +64,9 @@ def rebuild(version: Version) -> list[Rebuilt]:
     rebuilt: list[Rebuilt] = []
     # A leaf of leaves shows which of those below are lost.
     while lost := list(_lost(version)):
-        found = _Unnamed(version)
+        unnamed = _Unnamed(version)
         for level, entry, start in lost:
-            data = found.leaf(level - 1, entry)
+            data = unnamed.leaf(level - 1, entry)
             number, stop = int(entry["file"]), start + int(entry["rows"])
             if data is None:
                 raise CorruptError(
@@ -109,21 +109,22 @@ def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
     for run in version.facts.runs:
         waiting = [run]
         while waiting:
-            one = waiting.pop(0)
-            if one.level == 0:
-                rows += int(one.groups["rows"].sum())
+            entries = waiting.pop(0)
+            if entries.level == 0:
+                rows += int(entries.groups["rows"].sum())
                 continue
-            for place in range(len(one)):
-                entry = one.groups[place]
+            for place in range(len(entries)):
+                entry = entries.groups[place]
                 try:
-                    below = version.facts.below(one, place)
+                    below = version.facts.below(entries, place)
                     below.records()
                 except BlzError:
-                    yield one.level, entry, rows
+                    yield entries.level, entry, rows
                     rows += int(entry["rows"])
                     continue
                 waiting.insert(0, below)
-                waiting[1:1] = [one.cut(place + 1, len(one))] if place + 1 < len(one) else []
+                after = place + 1
+                waiting[1:1] = [entries.cut(after, len(entries))] if after < len(entries) else []
                 break
 
 
@@ -159,8 +160,8 @@ class _Unnamed:
         known = {group.files: group for group in self._of_others() if group.files not in own}
         files = own | known.keys()
         named = [{numbers[line] for numbers in files} for line in range(self.columns)]
-        found = [*known.values(), *self._of_files(named)]
-        self.groups = sorted(found, key=lambda group: group.number)
+        groups = [*known.values(), *self._of_files(named)]
+        self.groups = sorted(groups, key=lambda group: group.number)
 
     def leaf(self, level: int, entry: Array) -> bytes | None:
         """Return the bytes of the leaf that an entry names; None if it cannot be made."""
@@ -196,8 +197,8 @@ class _Unnamed:
     def _group(self, parts: dict[int, Records], bundle: int) -> Iterator[_UnnamedGroup]:
         """Yield the row group of parts by line, with those that have no file."""
         page = int(next(iter(parts.values())).parts["page"][0])
-        roots = [one for line, one in parts.items() if len(self.version.paths[line]) == 1]
-        rows = {int(one.parts["rows"][0]) for one in roots}
+        roots = [records for line, records in parts.items() if len(self.version.paths[line]) == 1]
+        rows = {int(root.parts["rows"][0]) for root in roots}
         if len(rows) != 1:
             return
         [stored] = rows
@@ -232,12 +233,12 @@ class _Unnamed:
         count = int(entry["groups"])
         for start in range(len(self.groups) - count + 1):
             some = self.groups[start : start + count]
-            if sum(int(one.record["stored"][0]) for one in some) != int(entry["stored"]):
+            if sum(int(group.record["stored"][0]) for group in some) != int(entry["stored"]):
                 continue
-            records = join([one.records for one in some])
-            deleted = np.concatenate([one.deleted for one in some])
-            groups = np.concatenate([one.record for one in some])
-            unknown = np.flatnonzero([not one.is_known for one in some])
+            records = join([group.records for group in some])
+            deleted = np.concatenate([group.deleted for group in some])
+            groups = np.concatenate([group.record for group in some])
+            unknown = np.flatnonzero([not group.is_known for group in some])
             # The first of a table may be of a commit that was no blind append.
             for first in range(len(unknown) + 1):
                 groups["changed"][unknown] = 0
@@ -281,8 +282,8 @@ def _groups_of(version: Version) -> Iterator[_UnnamedGroup]:
             continue
         with suppress(BlzError):
             for place in range(len(run)):
-                one = run.cut(place, place + 1)
-                yield _UnnamedGroup(one.groups.copy(), one.deleted, one.records())
+                entry_run = run.cut(place, place + 1)
+                yield _UnnamedGroup(entry_run.groups.copy(), entry_run.deleted, entry_run.records())
 
 
 def _without_file(type_: pa.DataType, rows: int, page: int) -> Records:
@@ -300,13 +301,13 @@ def _without_file(type_: pa.DataType, rows: int, page: int) -> Records:
 
 def _paths(store: Store) -> list[Path]:
     """Return the paths that have folders of data files, and that of bundles."""
-    found: list[Path] = [layout.SHARED]
+    paths: list[Path] = [layout.SHARED]
     waiting: list[Path] = [(number,) for number in _ids(store, layout.DATA)]
     while waiting:
         path = waiting.pop()
-        found.append(path)
+        paths.append(path)
         waiting += [(*path, number) for number in _ids(store, layout.column(path))]
-    return sorted(found)
+    return sorted(paths)
 
 
 def _ids(store: Store, prefix: str) -> list[int]:

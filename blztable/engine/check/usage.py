@@ -79,7 +79,7 @@ def _bytes(counted: CountedVersions, store: Store, numbers: Iterable[int], newes
 
 def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
     """Return how the streams of a column are stored, node by node, in the order of their names."""
-    found: list[StreamStorage] = []
+    storages: list[StreamStorage] = []
     nodes = Node.of(projection.schema.field(index).type).names("")
     with OpenParts(projection.version) as parts:
         for node, line in zip(nodes, projection.nodes(index), strict=True):
@@ -87,8 +87,8 @@ def streams_of(projection: Projection, index: int) -> tuple[StreamStorage, ...]:
             prefix = f"{node}.".removeprefix(".")
             records = projection.version.records([line])
             names = np.unique(records.streams["name"]).tolist()
-            found += [_storage(prefix, number, records, parts, line) for number in names]
-    return tuple(found)
+            storages += [_storage(prefix, number, records, parts, line) for number in names]
+    return tuple(storages)
 
 
 def _storage(
@@ -107,7 +107,7 @@ def _storage(
     others = (listed[1:] - listed[:-1])[owner[chosen]]
     whole = records.parts["cbytes"].astype(np.int64)[owner[chosen]]
     cbytes = np.where(streams["kind"][chosen] == PER_ITEM, whole - others, cbytes)
-    encodings = dict.fromkeys(encoding_of(streams[one]) for one in chosen.tolist())
+    encodings = dict.fromkeys(encoding_of(streams[stream]) for stream in chosen.tolist())
     codecs: dict[str, None] = {}
     # A damaged part is reported by what is read of it.
     for group in owner[chosen[stored > 0]].tolist():

@@ -132,11 +132,11 @@ class _Checked:
             for _, of_group in groupby(parts, lambda part: part.group):
                 _check_nested(self.version, list(of_group))
         for file in files:
-            one = file.parts[0]
+            first = file.parts[0]
             if file.key in self.files:
                 # Who reads both row groups is refused.
-                one.note(CorruptError(f"row group {self.files[file.key][0]} has the same file"))
-            self.files[file.key] = one.group, one.first, one.first + one.rows
+                first.note(CorruptError(f"row group {self.files[file.key][0]} has the same file"))
+            self.files[file.key] = first.group, first.first, first.first + first.rows
             self.nbytes += file.nbytes
             if self.full:
                 self.chunks += file.chunks
@@ -163,11 +163,12 @@ class _Checked:
         """Return problems of stored rows as problems of live rows."""
         if not self.gone:
             return list(problems)
-        ends = np.array([(one.start, one.stop) for one in problems], np.int64).reshape(-1, 2)
+        spans = [(problem.start, problem.stop) for problem in problems]
+        ends = np.array(spans, np.int64).reshape(-1, 2)
         ends -= np.searchsorted(np.concatenate(self.gone), ends)
         return [
-            replace(one, start=start, stop=stop)
-            for one, (start, stop) in zip(problems, ends.tolist(), strict=True)
+            replace(problem, start=start, stop=stop)
+            for problem, (start, stop) in zip(problems, ends.tolist(), strict=True)
         ]
 
 
@@ -179,10 +180,10 @@ def _read_again(version: Version) -> tuple[Version, list[Problem]]:
     if isinstance(version, StagedVersion):
         fresh, base = version.with_leaves_unread(), version.base
         return fresh, [] if base is None else _read_again(base)[1]
-    head, store, found = version.head, version.store, list[Problem]()
+    head, store, problems = version.head, version.store, list[Problem]()
 
     def note(message: str, is_readable: bool) -> None:
-        found.append(Problem(message, None, None, None, 0, head.rows, version.key, is_readable))
+        problems.append(Problem(message, None, None, None, 0, head.rows, version.key, is_readable))
 
     behind = why_behind(store)
     if behind:
@@ -191,14 +192,14 @@ def _read_again(version: Version) -> tuple[Version, list[Problem]]:
         # Nothing that is kept takes part.
         again = read(store, head.version)
         if again.head == head:
-            return again, found
+            return again, problems
         note("the manifest is not the one that was opened", False)
     except KeyNotFound:
         note("the manifest is missing", False)
     except BlzError as error:
         check_reading(error)
         note(str(error), False)
-    return version, found
+    return version, problems
 
 
 def _windows(leaf: CheckedLeaf) -> Iterator[range]:

@@ -118,12 +118,12 @@ class CopiedFile:
 
         Unless `is_strict`, its chunks may be damaged.
         """
-        found = DataFile.decode(data) if is_strict else _front(data)
-        places = {path: place for place, path in enumerate(found.nodes)}
-        is_same = (found.uuid, found.number) == (self.uuid, self.number)
+        file = DataFile.decode(data) if is_strict else _front(data)
+        places = {path: place for place, path in enumerate(file.nodes)}
+        is_same = (file.uuid, file.number) == (self.uuid, self.number)
         is_same &= places.keys() >= {*self.nodes}
         if is_same:
-            parts = found.records.of([places[path] for path in self.nodes], [0])
+            parts = file.records.of([places[path] for path in self.nodes], [0])
             pairs = list(zip(parts.arrays, self.records.arrays, strict=True))
             # Parts say where they are, and a front does not.
             pairs = pairs if is_strict else [pairs[1], *pairs[3:]]

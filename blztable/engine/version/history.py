@@ -109,7 +109,7 @@ def number_at(store: Store, time: str) -> int:
             if number not in made:
                 raise
         else:
-            made |= {one: at for at, one in head.history}
+            made |= {number: at for at, number in head.history}
             made[number] = head.time
         oldest = f"version {number}, of {_text(made[number])}"
         if made[number] > time:
@@ -193,7 +193,7 @@ def _groups(version: Version, other: Version) -> Iterator[tuple[object, ...]]:
     The files are those of the columns that both versions have.
     """
     shared = {*version.paths} & {*other.paths}
-    lines = sorted((one, line) for line, one in enumerate(version.paths) if one in shared)
+    lines = sorted((path, line) for line, path in enumerate(version.paths) if path in shared)
     if not lines:
         # Nothing says that a row group is in the other version, too.
         yield from ((version.head.version, group) for group in range(version.group_count))

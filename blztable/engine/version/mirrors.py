@@ -83,15 +83,15 @@ def _defaults(head: Head, schema: pa.Schema, defaults: Mapping[str, Json]) -> li
     return [_default(defaults.get(root), field.type) for root, field in fields]
 
 
-def _default(found: Json, type_: pa.DataType) -> Json:
+def _default(stored: Json, type_: pa.DataType) -> Json:
     """Return a default value of the properties as JSON; what JSON has no word for as it is there.
 
     One that cannot be read is null: a document for people keeps no commit from its end.
     """
-    if found is None:
+    if stored is None:
         return None
     try:
-        value = from_json(found, type_)
+        value = from_json(stored, type_)
     except (CorruptError, LimitError):
         return None
     # Python has no dates before the year 1 or after 9999, and no nanoseconds.
@@ -100,7 +100,7 @@ def _default(found: Json, type_: pa.DataType) -> Json:
     if isinstance(value, float) and not math.isfinite(value):
         return {"blz:value": ["float", repr(value)]}
     is_plain = isinstance(value, bool | int | float | str)
-    return value if is_plain else {"blz:value": ["stored", found]}
+    return value if is_plain else {"blz:value": ["stored", stored]}
 
 
 def _text(document: object) -> bytes:

@@ -34,15 +34,15 @@ def files_of_run(run: Run, paths: tuple[Path, ...]) -> Files:
     ends = (parts["offset"] + parts["cbytes"]).astype(np.int64)
     is_bundled = (numbers == bundles) & (bundles > 0)
     lines, groups = np.nonzero((numbers > 0) & ~is_bundled)
-    found: Files = {}
+    files: Files = {}
     values = (lines, numbers[lines, groups], ends[lines, groups])
-    for line, number, size in zip(*(one.tolist() for one in values), strict=True):
-        found[layout.part(paths[line], number)] = NamedFile(number, size)
+    for line, number, size in zip(*(column.tolist() for column in values), strict=True):
+        files[layout.part(paths[line], number)] = NamedFile(number, size)
     sizes = np.where(is_bundled, ends, 0).max(0, initial=0)
     for number, size in zip(bundles.tolist(), sizes.tolist(), strict=True):
         if number:
-            found[layout.part(layout.SHARED, number)] = NamedFile(number, size)
-    return found
+            files[layout.part(layout.SHARED, number)] = NamedFile(number, size)
+    return files
 
 
 def named(version: Version, seen: set[int] | None = None, least: int = 0) -> Files:
@@ -51,43 +51,43 @@ def named(version: Version, seen: set[int] | None = None, least: int = 0) -> Fil
     Nothing below a leaf in `seen` is returned, and `seen` gets the leaves that were read. Leaves
     that name no file from the number `least` on are not read either.
     """
-    found: Files = {}
-    for one in version.facts.unseen(set() if seen is None else seen, least):
-        if isinstance(one, Run):
-            found |= files_of_run(one, version.paths)
+    files: Files = {}
+    for piece in version.facts.unseen(set() if seen is None else seen, least):
+        if isinstance(piece, Run):
+            files |= files_of_run(piece, version.paths)
         else:
-            number, size = one
-            found[layout.leaf(number)] = NamedFile(number, size)
-    return found
+            number, size = piece
+            files[layout.leaf(number)] = NamedFile(number, size)
+    return files
 
 
 def only(version: Version, other: Version) -> Files:
     """Return the files and leaves that a version names, and the other one does not."""
     mine, theirs = _by_level(version), _by_level(other)
-    found: Files = {}
+    files: Files = {}
     for level in range(max([0, *mine, *theirs]), 0, -1):
-        here = [[*one.get(level, ())] for one in (mine, theirs)]
+        here = [[*runs.get(level, ())] for runs in (mine, theirs)]
         numbers = [{n for run in runs for n in run.groups["file"].tolist()} for runs in here]
         shared = numbers[0] & numbers[1]
-        for one, tree, runs in zip((version, other), (mine, theirs), here, strict=True):
+        for side, tree, runs in zip((version, other), (mine, theirs), here, strict=True):
             for run in runs:
                 sizes = zip(run.groups["file"].tolist(), run.groups["size"].tolist(), strict=True)
                 for entry, (number, size) in enumerate(sizes):
                     if number not in shared:
-                        tree.setdefault(level - 1, []).append(one.facts.below(run, entry))
-                        if one is version:
-                            found[layout.leaf(number)] = NamedFile(number, size)
+                        tree.setdefault(level - 1, []).append(side.facts.below(run, entry))
+                        if side is version:
+                            files[layout.leaf(number)] = NamedFile(number, size)
     for run in mine.get(0, ()):
-        found |= files_of_run(run, version.paths)
+        files |= files_of_run(run, version.paths)
     for run in theirs.get(0, ()):
         for key in files_of_run(run, other.paths):
-            found.pop(key, None)
-    return found
+            files.pop(key, None)
+    return files
 
 
 def _by_level(version: Version) -> dict[int, list[Run]]:
     """Return the runs of a version by their levels."""
-    found: dict[int, list[Run]] = {}
+    by_level: dict[int, list[Run]] = {}
     for run in version.facts.runs:
-        found.setdefault(run.level, []).append(run)
-    return found
+        by_level.setdefault(run.level, []).append(run)
+    return by_level

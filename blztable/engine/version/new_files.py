@@ -185,7 +185,7 @@ class NewFiles:
     def finish(self, written: Written) -> None:
         """Keep only the columns with files; a transaction may have thousands of writes."""
         # One step: Ctrl-C may come before or after it.
-        written[:] = [one for one in written if one[1]]
+        written[:] = [file for file in written if file[1]]
 
     def reserve_columns(self, count: int) -> list[Path]:
         """Reserve the next unused column ids, one after the other; return the paths.

@@ -59,21 +59,21 @@ def _filled(runs: Sequence[Run], level: int, columns: int, below: Below) -> list
 
     Otherwise leaves that lose their entries would stay, and readers would read them all.
     """
-    found: list[Run] = []
+    filled: list[Run] = []
     for of_level, some in groupby(runs, lambda run: run.level):
         if of_level != level:
-            found += some
+            filled += some
             continue
         run = joined(list(some), level, columns)
-        beside = found[-1] if found and found[-1].level == level + 1 else None
+        beside = filled[-1] if filled and filled[-1].level == level + 1 else None
         # A leaf that is damaged stays as it is.
         with suppress(CorruptError):
             if beside is not None and len(run) * LEAST_SHARE < _most(run):
                 leaf = below(beside, len(beside) - 1)
                 run = joined([leaf, run], level, columns)
-                found[-1:] = [beside.cut(0, len(beside) - 1)] if len(beside) > 1 else []
-        found.append(run)
-    return found
+                filled[-1:] = [beside.cut(0, len(beside) - 1)] if len(beside) > 1 else []
+        filled.append(run)
+    return filled
 
 
 def sealed(pieces: Iterator[Run], orders: Sequence[Order], put: Put) -> list[Run]:

@@ -59,7 +59,7 @@ class Projection:
         The columns before keep their indices.
         """
         fields = list(fields)
-        schema = pa.schema([*self.schema, *(one for one, _ in fields)], self.schema.metadata)
+        schema = pa.schema([*self.schema, *(field for field, _ in fields)], self.schema.metadata)
         return replace(self, schema=schema, fields=(*self.fields, *(nodes for _, nodes in fields)))
 
     def with_dictionaries(self, indices: Iterable[int]) -> "Projection":

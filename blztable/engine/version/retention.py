@@ -168,13 +168,13 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
     counted = CountedVersions()
     counted.add(newest)
     # The size of the manifest and of the files of each older version, by its index.
-    found: dict[int, tuple[int, Files]] = {}
+    sizes: dict[int, tuple[int, Files]] = {}
     for index in reversed(range(len(older))):
         with suppress(*DAMAGED, KeyNotFound):  # Otherwise its size is unknown.
             version = versions.read(store, older[index])
-            found[index] = _manifest_bytes(version), counted.new(version, after)
+            sizes[index] = _manifest_bytes(version), counted.new(version, after)
             after = version
-    uncounted = {key: file for _, files in found.values() for key, file in files.items()}
+    uncounted = {key: file for _, files in sizes.values() for key, file in files.items()}
     for number in sorted(set(newest.head.tags.values()), reverse=True):
         if not uncounted:
             break
@@ -183,7 +183,7 @@ def _too_large(newest: Version, older: Sequence[int], nbytes: int) -> list[int]:
             if _are_newer(uncounted, tagged):
                 break
             _spare(uncounted, [tagged])
-    for index, (of_manifest, files) in found.items():
+    for index, (of_manifest, files) in sizes.items():
         nbytes -= of_manifest + sum(file.size for key, file in files.items() if key in uncounted)
         if nbytes < 0:
             return list(older[: index + 1])
@@ -282,7 +282,7 @@ class _Kept:
     def __init__(self, newest: Version, numbers: Sequence[int], base: Version | None) -> None:
         self._store = newest.store
         self._numbers = numbers
-        self._read = {one.head.version: one for one in (base, newest) if one}
+        self._read = {version.head.version: version for version in (base, newest) if version}
         self.newest = newest
 
     def add(self, numbers: Iterable[int]) -> None:

@@ -114,11 +114,11 @@ class StagedVersion(Version):
 
     def files(self) -> Files:
         """Return the files that the row groups outside of kept leaves name, new and older ones."""
-        found: Files = {}
+        files: Files = {}
         for run in self.facts.runs:
             if run.level == 0:
-                found |= files_of_run(run, self.paths)
-        return found
+                files |= files_of_run(run, self.paths)
+        return files
 
     def packed(self, number: int, put: Put) -> list[Run]:
         """Write new leaves by `put`; return the tails of the version with this number."""
@@ -178,10 +178,10 @@ class StagedVersion(Version):
         """Return the row groups with rows of a commit after this version, no blind append."""
         if number < self.head.changed < APPENDED:
             return list(range(self.group_count))
-        found = np.array(self.facts.changed_after(number), np.int64)
-        changed = self.facts.group_records(found)["changed"]
+        groups = np.array(self.facts.changed_after(number), np.int64)
+        changed = self.facts.group_records(groups)["changed"]
         # Those from there on are changes of this commit.
-        return found[changed < APPENDED].tolist()
+        return groups[changed < APPENDED].tolist()
 
     def with_columns(
         self,
@@ -231,7 +231,7 @@ class StagedVersion(Version):
         assert new.entries == self.group_count, "a new column has a part in each row group"
         # The place of each node among the kept and then the new ones.
         of_kept, of_new = iter(range(len(kept))), iter(range(len(kept), len(lines)))
-        places = np.array([next(of_kept if isinstance(one, int) else of_new) for one in lines])
+        places = np.array([next(of_kept if isinstance(line, int) else of_new) for line in lines])
 
         def edit(first: int, run: Run) -> Run:
             both = [run.records(kept), new.of(range(new.columns), range(first, first + len(run)))]
@@ -263,7 +263,7 @@ class StagedVersion(Version):
             groups["rows"] = groups["stored"] = new.rows
             groups["file"], groups["groups"] = new.bundles, 1
             groups["changed"] = CHANGED if changed is None else np.array(changed, np.uint64)
-            records = stack([one.records for one in written], added)
+            records = stack([column.records for column in written], added)
             assert records.entries == added
             run = Run(0, groups, np.zeros(0, WORD), records)
         if order is None:
@@ -281,15 +281,15 @@ class StagedVersion(Version):
         # Ranges of neighbours, each of present or of new ones.
         is_cut = (np.diff(indices) != 1) | (indices[1:] == count)
         starts = [0, *(np.flatnonzero(is_cut) + 1).tolist(), len(indices)]
-        found: list[Run] = []
+        runs: list[Run] = []
         for start, stop in pairwise(starts):
             first, last = int(indices[start]), int(indices[stop - 1]) + 1
             if first < count:
-                found += self.facts.between(first, last)
+                runs += self.facts.between(first, last)
             else:
                 assert new is not None
-                found.append(new.cut(first - count, last - count))
-        return found
+                runs.append(new.cut(first - count, last - count))
+        return runs
 
     def _with(self, facts: Facts, **fields: Any) -> "StagedVersion":
         """Return this version with other facts of the same columns."""
@@ -310,12 +310,12 @@ class StagedVersion(Version):
             words, groups = run.words(), run.groups.copy()
             for group in range(len(run)):
                 words[group] = deleted.get(first + group, words[group])
-            found = np.frombuffer(b"".join(words), WORD)
-            groups["deleted"] = [len(one) // WORD.itemsize for one in words]
+            rows = np.frombuffer(b"".join(words), WORD)
+            groups["deleted"] = [len(run_words) // WORD.itemsize for run_words in words]
             owner = np.repeat(np.arange(len(run)), groups["deleted"])
-            gone = np.bincount(owner, found & MOST_IN_RUN, len(run)).astype(np.uint64)
+            gone = np.bincount(owner, rows & MOST_IN_RUN, len(run)).astype(np.uint64)
             groups["rows"] = groups["stored"] - gone
-            return run.with_groups(groups, found)
+            return run.with_groups(groups, rows)
 
         return self._with(self.facts.edited(np.array(sorted(deleted), np.int64), edit))
 

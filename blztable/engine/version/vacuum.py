@@ -150,15 +150,15 @@ def _orphans(
     store.sweep(layout.META)
     store.sweep(layout.MANIFESTS)
     leaves = filter(None, map(layout.leaf_number, _names(store, layout.LEAVES) or ()))
-    found = list(map(layout.leaf, sorted(leaves)))
+    unnamed = list(map(layout.leaf, sorted(leaves)))
     directories = []
     for path, names in _directories(store):
         numbers = filter(None, map(layout.part_number, names))
-        found += [layout.part(path, number) for number in sorted(numbers)]
+        unnamed += [layout.part(path, number) for number in sorted(numbers)]
         if path not in columns:
             directories.append(layout.column(path))
     files: dict[str, int] = {}
-    for key in found:
+    for key in unnamed:
         if key not in keys:
             # Otherwise it is not a file: a link or a directory.
             with suppress(CorruptError, KeyNotFound), store.open(key) as reader:

@@ -147,8 +147,8 @@ class Version:
         """
         if name not in self._made:
             self._made[name] = make()
-        found: T = self._made[name]
-        return found
+        made: T = self._made[name]
+        return made
 
     def nbytes(self, line: int) -> int:
         """Return the decoded bytes of a node; no leaf is read for it."""
@@ -180,12 +180,12 @@ class Version:
 
     def parts(self, line: int) -> NodeParts:
         """Return the parts of a node in all row groups; they are read once."""
-        found = self._parts.get(line)
-        if found is None:
+        parts = self._parts.get(line)
+        if parts is None:
             groups = self.facts.groups
-            found = NodeParts(self.paths[line], self.records([line]), groups["file"])
-            self._parts[line] = found
-        return found
+            parts = NodeParts(self.paths[line], self.records([line]), groups["file"])
+            self._parts[line] = parts
+        return parts
 
     def records(
         self, lines: Sequence[int], groups: Sequence[int] | np.ndarray | None = None
