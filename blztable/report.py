@@ -121,6 +121,8 @@ class Report(Printed):
     ...     report = t.verify()
     >>> bool(report), report.rows, report.columns, report.problems
     (True, 3, ('a',), ())
+    >>> report.intact_rows("a"), report.to_json()["intact_rows"]
+    (((0, 3),), [[0, 3]])
     """
 
     version: int
@@ -134,13 +136,7 @@ class Report(Printed):
 
     @property
     def is_intact(self) -> bool:
-        """True if the version has no problems.
-
-        Returns
-        -------
-        bool
-            False if there are problems.
-        """
+        """True if the version has no problems."""
         return not self.problems
 
     def __bool__(self) -> bool:
@@ -159,14 +155,6 @@ class Report(Printed):
         -------
         tuple of (int, int)
             Ranges of rows in order: first row, and the row after the last one.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.verify().intact_rows("a")
-        ((0, 3),)
         """
         lost = [
             (problem.start, problem.stop)
@@ -177,13 +165,7 @@ class Report(Printed):
 
     @property
     def summary(self) -> str:
-        """The result and the checked sizes, in one line.
-
-        Returns
-        -------
-        str
-            One line of text.
-        """
+        """The result and the checked sizes, in one line."""
         shape = f"{counted(self.rows, 'row')} x {counted(len(self.columns), 'column')}"
         chunks = f", {counted(self.chunks, 'chunk')}" if self.full else ", no chunks"
         verdict = counted(len(self.problems), "problem") if self.problems else "intact"
@@ -212,14 +194,6 @@ class Report(Printed):
         -------
         dict
             The fields of the report, and the intact rows of each column.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.verify().to_json()["intact_rows"]
-        [[0, 3]]
         """
         return {
             "version": self.version,
@@ -377,46 +351,22 @@ class Explanation(Printed):
 
     @property
     def pages(self) -> int:
-        """Number of pages that are read, over all columns.
-
-        Returns
-        -------
-        int
-            Number of pages.
-        """
+        """Number of pages that are read, over all columns."""
         return sum(column.pages for column in self.columns)
 
     @property
     def pages_skipped(self) -> int:
-        """Number of pages of these columns that are skipped.
-
-        Returns
-        -------
-        int
-            Number of pages.
-        """
+        """Number of pages of these columns that are skipped."""
         return sum(column.pages_in_all for column in self.columns) - self.pages
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of chunks that are read.
-
-        Returns
-        -------
-        int
-            Bytes, with digests.
-        """
+        """Number of bytes of chunks that are read, with digests."""
         return sum(column.nbytes for column in self.columns)
 
     @property
     def nbytes_skipped(self) -> int:
-        """Number of bytes of these columns' files that are skipped.
-
-        Returns
-        -------
-        int
-            Bytes.
-        """
+        """Number of bytes of these columns' files that are skipped."""
         return sum(column.nbytes_in_all for column in self.columns) - self.nbytes
 
     def __str__(self) -> str:
@@ -573,11 +523,15 @@ class VersionDiff(Printed):
     >>> with blz.open("t.blz", mode="a") as t:
     ...     version = t.rename_columns({"n": "number"})
     ...     version = t.append({"number": [3]})
-    ...     print(t.diff(1))
+    ...     diff = t.diff(1)
+    ...     print(diff)
+    ...     added, removed = diff.rows()
     versions 1 to 3, rows 2 to 3
     column renamed: n to number
     1 row appended
     row groups: 1 added, 0 removed, 1 kept
+    >>> added.to_pylist(), removed.to_pylist(), diff.to_json()["rows_new"]
+    ([{'number': 3}], [], 3)
     """
 
     old: int
@@ -618,17 +572,6 @@ class VersionDiff(Printed):
             A version does not exist any more.
         SchemaError
             A column has got another type, or no column is left.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz", mode="a") as t:
-        ...     done = t.update({"n": 20}, where=[("n", "==", 2)])
-        ...     done = t.append({"n": [4]})
-        ...     found = t.diff(1).rows()
-        ...     print(found.added["n"].to_pylist(), found.removed["n"].to_pylist())
-        [20, 4] [2]
         """
         assert self._read is not None, "made by CTable.diff"
         return self._read()
@@ -640,14 +583,6 @@ class VersionDiff(Printed):
         -------
         dict
             The fields.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"n": [1, 2]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t.diff(1).to_json()["rows_new"]
-        2
         """
         return {item.name: getattr(self, item.name) for item in fields(self) if item.compare}
 
@@ -741,13 +676,7 @@ class DiskUsage(Printed):
 
     @property
     def total(self) -> int:
-        """Bytes of all files.
-
-        Returns
-        -------
-        int
-            Number of bytes.
-        """
+        """Bytes of all files."""
         return self.newest + self.tagged + self.older + self.other
 
     def __str__(self) -> str:

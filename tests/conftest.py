@@ -72,7 +72,7 @@ def process_as_before():
     interrupt, numbers = signal.getsignal(signal.SIGINT), tuning.current
     yield
     assert signal.getsignal(signal.SIGINT) is interrupt
-    assert tuning.current is numbers
+    assert tuning.current == numbers
 
 
 @pytest.fixture

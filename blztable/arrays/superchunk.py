@@ -291,47 +291,23 @@ class SuperChunk(Closing):
     @property
     @in_turn
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array.
-
-        Returns
-        -------
-        tuple of int
-            The length of each axis.
-        """
+        """Shape of the array."""
         return self._opened.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """Dtype of the array.
-
-        Returns
-        -------
-        numpy.dtype
-            The dtype; `object` for items of any length.
-        """
+        """Dtype of the array; `object` for items of any length."""
         return self._opened.dtype
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Shape of a chunk.
-
-        Returns
-        -------
-        tuple of int or None
-            The shape; None if another program cut the bytes of the array.
-        """
+        """Shape of a chunk; None if another program cut the bytes of the array."""
         array = self._opened.array
         return array.front.info.chunk_shape if isinstance(array, Own) else None
 
     @property
     def order(self) -> str:
-        """Order of the items within a chunk.
-
-        Returns
-        -------
-        str
-            C or F.
-        """
+        """Order of the items within a chunk: C or F."""
         return self._opened.order
 
     @property
@@ -339,46 +315,27 @@ class SuperChunk(Closing):
     def nchunks(self) -> int:
         """Number of chunks in the file.
 
-        Returns
-        -------
-        int
-            The number of chunks. Rows that do not fill a chunk are counted once the array is read
-            or closed.
+        Rows that do not fill a chunk are counted once the array is read or closed.
         """
         return self._opened.nchunks
 
     @property
     @in_turn
     def nbytes(self) -> int:
-        """Uncompressed bytes of the array.
-
-        Returns
-        -------
-        int
-            The bytes of all items.
-        """
+        """Uncompressed bytes of the array."""
         return self._opened.nbytes
 
     @property
     @in_turn
     def cbytes(self) -> int:
-        """Bytes of the file.
-
-        Returns
-        -------
-        int
-            The bytes of the file, with metadata and checksums.
-        """
+        """Bytes of the file, with metadata and checksums."""
         return self._opened.cbytes
 
     @property
     def attrs(self) -> ArrayAttributes:
         """Attributes of the user; in a file of Bloscpack, its metadata.
 
-        Returns
-        -------
-        ArrayAttributes
-            A mapping of names to values of JSON; each change is written at once.
+        A mapping of names to values of JSON; each change is written at once.
         """
         return ArrayAttributes(
             lambda: self._opened.attrs,
@@ -391,12 +348,8 @@ class SuperChunk(Closing):
         """Fixed metalayers: named bytes in the front of the file.
 
         They are added before the first chunk, with `create` or here, and keep their length, so a
-        change moves nothing else in the file. At most 16, with 65,535 bytes together.
-
-        Returns
-        -------
-        FixedMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
+        change moves nothing else in the file. At most 16, with 65,535 bytes together. A mapping
+        with the verbs ``add``, ``get``, ``exists`` and ``update``.
         """
         opened = self._opened
 
@@ -418,12 +371,8 @@ class SuperChunk(Closing):
     def vlmeta(self) -> VariableMetalayers:
         """Variable metalayers: named bytes in the trailer of the file.
 
-        They may be added, resized and removed at any time. At most 16, of 16 MiB each.
-
-        Returns
-        -------
-        VariableMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
+        They may be added, resized and removed at any time. At most 16, of 16 MiB each. A mapping
+        with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
         """
         opened = self._opened
 

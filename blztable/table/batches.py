@@ -74,13 +74,7 @@ class Batches(Closing):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the batches.
-
-        Returns
-        -------
-        pyarrow.Schema
-            One field per column.
-        """
+        """Arrow schema of the batches."""
         return self._schema
 
     def __iter__(self) -> "Batches":

@@ -32,8 +32,15 @@ class Column:
     >>> import blztable as blz
     >>> blz.to_blz({"a": [1, 2, None, 4]}, "t.blz")
     >>> with blz.open("t.blz") as t:
-    ...     print(t["a"].type, len(t["a"]), t["a"][1:3].to_pylist(), t["a"][-1])
+    ...     column = t["a"]
+    ...     print(column.type, len(column), column[1:3].to_pylist(), column[-1])
+    ...     print(column.null_count(), column.min(), column.max(), column.to_numpy())
+    ...     print(column.to_arrow().to_pylist(), column.to_pandas().sum())
+    ...     print(*column.streams(), sep="; ")
     int64 4 [2, None] 4
+    1 1 4 [ 1.  2. nan  4.]
+    [1, 2, None, 4] 7.0
+    valid: plain | stored, 1 bytes in 21 bytes; values: plain | stored, 32 bytes in 52 bytes
     """
 
     def __init__(self, snapshot: Snapshot, index: int, table: LayerOwner) -> None:
@@ -43,57 +50,30 @@ class Column:
 
     @property
     def name(self) -> str:
-        """Name of the column.
-
-        Returns
-        -------
-        str
-            The name.
-        """
+        """Name of the column."""
         return str(self._field.name)
 
     @property
     def type(self) -> pa.DataType:
-        """Arrow type of the column.
-
-        Returns
-        -------
-        pyarrow.DataType
-            The type.
-        """
+        """Arrow type of the column."""
         return self._field.type
 
     @property
     def digits(self) -> int | None:
         """Number of significant decimal digits kept of floats, by the option `digits`.
 
-        Returns
-        -------
-        int or None
-            The number of digits; None if values are stored as they are.
+        None if values are stored as they are.
         """
         return digits_of(self._field)
 
     @property
     def nbytes(self) -> int:
-        """Uncompressed size of the column, in bytes.
-
-        Returns
-        -------
-        int
-            Bytes that the values take in memory as Arrow arrays.
-        """
+        """Bytes that the values of the column take in memory, as Arrow arrays."""
         return self._snapshot.projection.nbytes(self._index)
 
     @property
     def cbytes(self) -> int:
-        """Compressed size of the column, in bytes.
-
-        Returns
-        -------
-        int
-            Bytes of the column's files on disk.
-        """
+        """Bytes of the column's files on disk."""
         return self._snapshot.projection.cbytes(self._index)
 
     @property
@@ -101,13 +81,9 @@ class Column:
         """Fixed metalayers of the column: named bytes that keep their length.
 
         Their names are given when the column is made, by `Storage(meta=...)`: with `add_column`, or
-        for the column with `create` and `to_blz`. A column keeps them when it is renamed,
-        and loses them when it is dropped.
-
-        Returns
-        -------
-        FixedMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
+        for the column with `create` and `to_blz`. A column keeps them when it is renamed, and loses
+        them when it is dropped. A mapping with the verbs ``add``, ``get``, ``exists`` and
+        ``update``.
         """
         return fixed_metalayers(self._table, self._id, self.name)
 
@@ -115,10 +91,7 @@ class Column:
     def vlmeta(self) -> VariableMetalayers:
         """Variable metalayers of the column: added, resized and removed at any time.
 
-        Returns
-        -------
-        VariableMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
+        A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
         """
         return variable_metalayers(self._table, self._id, self.name)
 
@@ -131,14 +104,6 @@ class Column:
         -------
         tuple of StreamStorage
             The streams, as in docs/format.md: the values, and for text their lengths.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": range(100_000)}, "t.blz", compression="lz4")
-        >>> with blz.open("t.blz") as t:
-        ...     print(*t["a"].streams())
-        values: numbers, sum, 800.0 kB in 0 bytes
         """
         return self._snapshot.streams(self._index)
 
@@ -169,14 +134,6 @@ class Column:
         ------
         IndexError
             The column has no row of this number.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [10, 20, 30]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"][-1], t["a"][1:].to_pylist()
-        (30, [20, 30])
         """
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
@@ -194,14 +151,6 @@ class Column:
         -------
         int
             Number of rows without a value. A NaN is a value.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [10, None, 30]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].null_count()
-        1
         """
         self._snapshot.check_open()
         return self._snapshot.null_count(self._index)
@@ -215,14 +164,6 @@ class Column:
             The value as a Python object, or as a pyarrow.Scalar if Python has no such time. Nulls
             and NaNs are left out. None if no value is left, or if values of this type have no
             order; those of nested types have none.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [20, 10, None]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].min()
-        10
         """
         return self._extreme(is_least=True)
 
@@ -233,14 +174,6 @@ class Column:
         -------
         Any
             The value as a Python object, or None.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [20, 10, None]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].max()
-        20
         """
         return self._extreme(is_least=False)
 
@@ -251,14 +184,6 @@ class Column:
         -------
         pyarrow.ChunkedArray
             All values, with shape (rows,).
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, None]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].to_arrow().null_count
-        1
         """
         return self._snapshot.column(self._index)
 
@@ -274,17 +199,6 @@ class Column:
         -------
         pandas.Series
             All values, with shape (rows,). A column that is the index itself has a default index.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].to_pandas()
-        0    1
-        1    2
-        2    3
-        Name: a, dtype: int64
         """
         frame = self._snapshot.pandas([self._index], columns=None, dtype_backend=dtype_backend)
         if frame.shape[1] == 0:  # The column is the index, or a level of it.
@@ -309,14 +223,6 @@ class Column:
         ------
         SchemaError
             Numpy has no type for these values; use `to_arrow`.
-
-        Examples
-        --------
-        >>> import blztable as blz
-        >>> blz.to_blz({"a": [1, 2, 3]}, "t.blz")
-        >>> with blz.open("t.blz") as t:
-        ...     t["a"].to_numpy()
-        array([1, 2, 3])
         """
         array = self._snapshot.array(self._index, range(len(self)))
         if not pa.types.is_primitive(array.type):

@@ -66,37 +66,22 @@ class TableReader:
     def schema(self) -> pa.Schema:
         """Arrow schema of the columns shown.
 
-        Returns
-        -------
-        pyarrow.Schema
-            One field per column. Data that came from Arrow keep their schema exactly; a DataFrame's
-            schema carries the pandas metadata that pyarrow needs to restore its index.
+        Data that came from Arrow keep their schema exactly; a DataFrame's schema carries the pandas
+        metadata that pyarrow needs to restore its index.
         """
         snapshot, visible = self._reading()
         return snapshot.schema(visible)
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns shown, in order. Those of a stored index are among them.
-
-        Returns
-        -------
-        list of str
-            One name per column.
-        """
+        """Names of the columns shown, in order. Those of a stored index are among them."""
         snapshot, visible = self._reading()
         names = snapshot.projection.schema.names
         return [names[index] for index in visible]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns, as in pandas.
-
-        Returns
-        -------
-        tuple of int
-            The number of rows, and the number of columns shown.
-        """
+        """Numbers of rows and columns, as in pandas."""
         return len(self), len(self.columns)
 
     def __iter__(self) -> Iterator[str]:
@@ -116,25 +101,13 @@ class TableReader:
 
     @property
     def nbytes(self) -> int:
-        """Uncompressed size of the columns shown, in bytes.
-
-        Returns
-        -------
-        int
-            Bytes that the values take in memory as Arrow arrays.
-        """
+        """Bytes that the columns shown take in memory, as Arrow arrays."""
         snapshot, visible = self._reading()
         return sum(snapshot.projection.nbytes(index) for index in visible)
 
     @property
     def cbytes(self) -> int:
-        """Compressed size of the columns shown, in bytes.
-
-        Returns
-        -------
-        int
-            Bytes of the columns' files on disk, without the manifest.
-        """
+        """Bytes of the files on disk of the columns shown, without the manifest."""
         snapshot, visible = self._reading()
         return sum(snapshot.projection.cbytes(index) for index in visible)
 
@@ -143,12 +116,8 @@ class TableReader:
         """Row groups of the table: their rows, and the sizes of the columns shown.
 
         Each column of a row group has a file of its own; the columns of a small row group share
-        one. So a file that is missing costs rows of its row group only.
-
-        Returns
-        -------
-        list of RowGroup
-            In stored order; together they have all rows.
+        one. So a file that is missing costs rows of its row group only. They are in stored order,
+        and together they have all rows.
         """
         snapshot, visible = self._reading()
         return datasets.ranges.row_groups(snapshot.projection, visible)
@@ -157,12 +126,9 @@ class TableReader:
     def storage(self) -> Storage:
         """How later rows are stored: the options that the table keeps.
 
-        Returns
-        -------
-        Storage
-            What was given when the table was written, or to `CTable.configure` or `CTable.compact`,
-            and the digits that are kept of columns. Rows that were appended or changed since the
-            last sort are not in the order of `sort_by` until `CTable.compact` sorts again.
+        What was given when the table was written, or to `CTable.configure` or `CTable.compact`, and
+        the digits that are kept of columns. Rows that were appended or changed since the last sort
+        are not in the order of `sort_by` until `CTable.compact` sorts again.
         """
         snapshot, visible = self._reading()
         storage = storage_of(snapshot.version.head.properties)
@@ -177,24 +143,12 @@ class TableReader:
 
     @property
     def version(self) -> int:
-        """Number of the version shown.
-
-        Returns
-        -------
-        int
-            1 for the first version; each commit adds one.
-        """
+        """Number of the version shown: 1 for the first one; each commit adds one."""
         return self._snapshot.version.head.version
 
     @property
     def path(self) -> str:
-        """Path of the table.
-
-        Returns
-        -------
-        str
-            The table's directory, or the name of its store.
-        """
+        """Path of the table's directory, or the name of its store."""
         return self._snapshot.name
 
     @property
@@ -202,12 +156,7 @@ class TableReader:
         """Attributes of the table: JSON values that travel with it.
 
         Numbers and times of numpy and pandas, and 1-dimensional arrays of them, keep their type.
-
-        Returns
-        -------
-        blztable.Attributes
-            A mutable mapping of str to values; each assignment is one commit, or part of a
-            transaction.
+        Each assignment is one commit, or part of a transaction.
         """
         return Attributes(lambda: self._snapshot.version.head.attributes, self._set_attributes)
 
@@ -215,13 +164,8 @@ class TableReader:
     def meta(self) -> FixedMetalayers:
         """Fixed metalayers: named bytes that keep their length.
 
-        Those of a table are given to `create` or `to_blz`. Each change is one commit, or part of
-        a transaction.
-
-        Returns
-        -------
-        FixedMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
+        Those of a table are given to `create` or `to_blz`. Each change is one commit, or part of a
+        transaction. A mapping with the verbs ``add``, ``get``, ``exists`` and ``update``.
         """
         return fixed_metalayers(self)
 
@@ -230,12 +174,8 @@ class TableReader:
         """Variable metalayers: named bytes that may be added, resized and removed at any time.
 
         At most 16; those of a table and its columns have 16 MiB together. `attrs` is the
-        comfortable way; these have the verbs of Blosc2.
-
-        Returns
-        -------
-        VariableMetalayers
-            A mapping with the verbs ``add``, ``get``, ``exists``, ``update`` and ``delete``.
+        comfortable way; these have the verbs of Blosc2. A mapping with the verbs ``add``, ``get``,
+        ``exists``, ``update`` and ``delete``.
         """
         return variable_metalayers(self)
 

@@ -268,14 +268,9 @@ class CTable(Verbs, Closing):
         """Names of versions, which are kept until their names are removed.
 
         The tags are those of the newest version. A table with tags cannot be opened by programs
-        that do not know them, because they would remove these versions.
-
-        Returns
-        -------
-        Tags
-            A mutable mapping of names to numbers of versions. Each change is one commit. A tag that
-            exists moves to the version assigned. The name of a tag has 1 to 255 printable
-            characters, not only digits.
+        that do not know them, because they would remove these versions. A mutable mapping of names
+        to numbers of versions. Each change is one commit. A tag that exists moves to the version
+        assigned. The name of a tag has 1 to 255 printable characters, not only digits.
 
         Raises
         ------

@@ -92,10 +92,7 @@ class Transaction(Verbs):
     def version(self) -> int:
         """Number of the version committed; before the commit, of the version it started from.
 
-        Returns
-        -------
-        int
-            Number of the version. If the `commit_id` was known, the version of that commit.
+        If the `commit_id` was known, the version of that commit.
         """
         return super().version if self._committed is None else self._committed
 
@@ -103,23 +100,14 @@ class Transaction(Verbs):
     def changed(self) -> Changed:
         """Numbers of rows that the changes made so far appended, updated and deleted.
 
-        Returns
-        -------
-        Changed
-            Numbers of rows over all changes, and the number of the version as in `version`.
+        Its version is `version`.
         """
         done = Changed() if self.is_repeated else self._change_set.done
         return replace(done, version=self.version)
 
     @property
     def is_open(self) -> bool:
-        """True inside of the `with`, where changes can be made.
-
-        Returns
-        -------
-        bool
-            False before and after the `with`.
-        """
+        """True inside of the `with`, where changes can be made."""
         return self._scope.is_open
 
     @contextmanager
