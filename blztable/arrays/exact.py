@@ -173,14 +173,14 @@ def _of_objects(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype.kind in "mM":
         return _of_times(array, dtype)
     given = array.flatten()
-    if any(issubclass(found, np.generic) for found in set(map(type, given))):
+    if any(issubclass(kind, np.generic) for kind in set(map(type, given))):
         given[:] = [_pythonic(each) for each in given]
     kinds: tuple[type, ...] = (numbers.Number,)
     if dtype.kind in "SUV":
         kinds = (bytes,) if dtype.kind == "V" else (bytes, str)
-    for found in set(map(type, given)):
-        if not issubclass(found, kinds) or issubclass(found, np.timedelta64):
-            raise TypeError(f"one of them is {found.__name__}")
+    for kind in set(map(type, given)):
+        if not issubclass(kind, kinds) or issubclass(kind, np.timedelta64):
+            raise TypeError(f"one of them is {kind.__name__}")
     if dtype.kind == "S":
         given[:] = [each.encode("ascii") if isinstance(each, str) else each for each in given]
     elif dtype.kind == "U":
@@ -204,7 +204,7 @@ def _are_nan(given: Any, kept: Any) -> bool:
     """True if two numbers that are not equal are the same NaN."""
     if isinstance(given, complex) and isinstance(kept, complex):
         parts = (given.real, kept.real), (given.imag, kept.imag)
-        return all(one == other or _are_nan(one, other) for one, other in parts)
+        return all(part == other or _are_nan(part, other) for part, other in parts)
     return all(isinstance(each, float | np.floating) and each != each for each in (given, kept))
 
 

@@ -35,9 +35,9 @@ def as_values(info: ArrayInfo, values: Any) -> np.ndarray:
     if not info.items or not isinstance(values, str | bytes):
         return as_items(info, values)
     item_bytes(info.items, values)
-    one = np.empty((), object)
-    one[()] = values
-    return one
+    item = np.empty((), object)
+    item[()] = values
+    return item
 
 
 def by_number(numbers: np.ndarray, values: np.ndarray) -> dict[int, object]:

@@ -105,15 +105,15 @@ class Opened(Closing):
         """Return a box of the array."""
         self.check_open()
         if isinstance(self.array, Own):
-            found = read_own(self.chunks, self.array.front.info, box)
+            values = read_own(self.chunks, self.array.front.info, box)
         else:
-            found = read_foreign_box(self.array, box)
-        return self._checked(found)
+            values = read_foreign_box(self.array, box)
+        return self._checked(values)
 
-    def _checked(self, found: np.ndarray) -> np.ndarray:
-        if not is_text(found):
+    def _checked(self, values: np.ndarray) -> np.ndarray:
+        if not is_text(values):
             raise CorruptError(f"{self.name}: a number in a text is no character")
-        return found
+        return values
 
     def verify(self) -> Report:
         """Read every chunk."""

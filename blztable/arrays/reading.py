@@ -101,9 +101,9 @@ def read_foreign_box(foreign: Foreign, box: Box) -> np.ndarray:
     rows = cuts[0] if cuts else slice(0, 1)
     row_bytes = math.prod(shape[1:]) * foreign.dtype.itemsize
     raw = _read_bytes(foreign, rows.start * row_bytes, rows.stop * row_bytes)
-    found = raw.view(foreign.dtype).reshape((rows.stop - rows.start, *shape[1:]) if cuts else ())
-    found = found[(slice(None), *cuts[1:])] if cuts else found
-    return found.T if is_reversed else found
+    array = raw.view(foreign.dtype).reshape((rows.stop - rows.start, *shape[1:]) if cuts else ())
+    array = array[(slice(None), *cuts[1:])] if cuts else array
+    return array.T if is_reversed else array
 
 
 def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
@@ -126,5 +126,5 @@ def _read_bytes(foreign: Foreign, start: int, stop: int) -> np.ndarray:
     number = int(np.searchsorted(starts, start, "right")) - 1
     end = int(np.searchsorted(starts, stop, "left")) if stop > start else number
     mean = (stop - start) // max(end - number, 1)
-    _run((partial(fill, one) for one in range(number, end)), mean)
+    _run((partial(fill, chunk) for chunk in range(number, end)), mean)
     return out

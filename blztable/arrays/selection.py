@@ -95,8 +95,8 @@ def _bounded(entry: Entry, size: int, axis: int) -> tuple[slice, object]:
         return slice(0, 0), places
     low, high = int(places.min()), int(places.max())
     if low < -size or high >= size:
-        found = high if high >= size else low
-        raise IndexError(f"index {found} is out of bounds for axis {axis} with size {size}")
+        wrong = high if high >= size else low
+        raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {size}")
     if isinstance(entry, int):
         return slice(entry % size, entry % size + 1), 0
     places = places.astype(np.intp)

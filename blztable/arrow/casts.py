@@ -232,9 +232,9 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = without_view(type_)
     # Nor does it cast each nested type to itself.
     values = [chunk.dictionary for chunk in column.chunks]
-    values = values if plain == type_ else [one.cast(plain) for one in values]
+    values = values if plain == type_ else [dictionary.cast(plain) for dictionary in values]
     pairs = zip(values, column.chunks, strict=True)
-    return pa.chunked_array([one.take(chunk.indices) for one, chunk in pairs], plain)
+    return pa.chunked_array([dictionary.take(chunk.indices) for dictionary, chunk in pairs], plain)
 
 
 def _in_runs(column: pa.ChunkedArray, type_: pa.RunEndEncodedType) -> pa.ChunkedArray:

@@ -54,8 +54,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     data = schema.serialize().to_pybytes()
     if NAME not in data and not any(map(has_maps, schema.types)):
         return schema
-    found = read_plain(data)
-    return schema if found.equals(schema, check_metadata=True) else found
+    plain = read_plain(data)
+    return schema if plain.equals(schema, check_metadata=True) else plain
 
 
 def registered_schema(schema: pa.Schema) -> pa.Schema:
@@ -63,10 +63,10 @@ def registered_schema(schema: pa.Schema) -> pa.Schema:
 
     A field whose class is unknown, or refuses the parameters, keeps its storage type.
     """
-    found = registered(schema)
+    with_classes = registered(schema)
     if not any(key in schema.serialize().to_pybytes() for key in KEYS):
-        return found
-    return pa.schema(map(with_unnamed, found), found.metadata)
+        return with_classes
+    return pa.schema(map(with_unnamed, with_classes), with_classes.metadata)
 
 
 def has_others(schema: bytes) -> bool:
@@ -131,8 +131,8 @@ def arrays_as(array: pa.Array, type_: pa.DataType) -> Iterator[pa.Array]:
 
 def array_as(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return an array in a plain type of the same storage; only run ends are copied."""
-    (found,) = arrays_as(array, type_)
-    return found
+    (converted,) = arrays_as(array, type_)
+    return converted
 
 
 def _has_empty_slice(array: pa.Array) -> bool:

@@ -106,7 +106,7 @@ def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     dtype = offset_dtype(type_)
     if type_.id in LISTS_OF_VIEWS:
         _, *places = array.buffers()[:3]
-        starts, sizes = (numbers_in(one, dtype, array.offset, rows) for one in places)
+        starts, sizes = (numbers_in(buffer, dtype, array.offset, rows) for buffer in places)
         # The view of a null may lead anywhere.
         sizes = np.where(np.asarray(array.is_valid()), sizes, 0)
         starts = np.where(sizes > 0, starts, starts[sizes > 0].min(initial=len(array.values)))
@@ -119,7 +119,7 @@ def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if kinds.is_map(type_):
         fields = [type_.key_field, type_.item_field]
         pairs = zip(fields, (array.keys, array.items), strict=True)
-        entries = [_as_type(one.slice(low, high - low), field.type) for field, one in pairs]
+        entries = [_as_type(values.slice(low, high - low), field.type) for field, values in pairs]
         items = pa.Array.from_buffers(pa.struct(fields), high - low, [None], children=entries)
     else:
         items = _as_type(array.values.slice(low, high - low), type_.value_type)

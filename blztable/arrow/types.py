@@ -311,9 +311,9 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
         codes = pa.py_buffer(np.full(rows, type_.type_codes[0], "i1"))
         types = [type_.field(number).type for number in range(type_.num_fields)]
         if type_.mode == "sparse":
-            children = [nulls(rows, one) for one in types]
+            children = [nulls(rows, child) for child in types]
             return pa.Array.from_buffers(type_, rows, [None, codes], children=children)
-        children = [nulls(0 if number else rows, one) for number, one in enumerate(types)]
+        children = [nulls(0 if number else rows, child) for number, child in enumerate(types)]
         places = pa.py_buffer(np.arange(rows, dtype="<i4"))
         return pa.Array.from_buffers(type_, rows, [None, codes, places], children=children)
     if pa.types.is_run_end_encoded(type_):
@@ -321,7 +321,7 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
         values = nulls(len(ends), type_.value_type)
         return pa.RunEndEncodedArray.from_arrays(ends, values, type=type_)
     if pa.types.is_struct(type_):
-        children = [nulls(rows, type_.field(one).type) for one in range(type_.num_fields)]
+        children = [nulls(rows, type_.field(number).type) for number in range(type_.num_fields)]
         mask = bitmap(np.zeros(rows, np.bool_))
         return pa.Array.from_buffers(type_, rows, [mask], children=children)
     if pa.types.is_fixed_size_list(type_):
@@ -341,7 +341,7 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
 
 def no_rows(schema: pa.Schema) -> pa.Table:
     """Return a table without rows; Arrow's own fails for runs inside of nested types."""
-    columns = [pa.chunked_array([nulls(0, one)], one) for one in schema.types]
+    columns = [pa.chunked_array([nulls(0, type_)], type_) for type_ in schema.types]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -44,7 +44,7 @@ def without_unnamed(field: pa.Field, column: str) -> pa.Field:
     if not is_kept_above(field.type):
         return field
     narrow: list[int] = []
-    found: dict[bytes, bytes] = {}
+    kept: dict[bytes, bytes] = {}
 
     def plain(type_: pa.DataType, level: int) -> pa.DataType:
         if isinstance(type_, pa.BaseExtensionType):
@@ -57,8 +57,8 @@ def without_unnamed(field: pa.Field, column: str) -> pa.Field:
             if not level:
                 return type_
             (named,) = read_plain(pa.schema([pa.field("", type_)]).serialize().to_pybytes())
-            found[VALUES_NAME] = named.metadata[KEPT_NAME]
-            found[VALUES_PARAMETERS] = named.metadata.get(PARAMETERS, b"")
+            kept[VALUES_NAME] = named.metadata[KEPT_NAME]
+            kept[VALUES_PARAMETERS] = named.metadata.get(PARAMETERS, b"")
             return named.type
         if not _is_unnamed(type_):
             return with_fields(type_, lambda inner: without_unnamed(inner, column))
@@ -72,8 +72,8 @@ def without_unnamed(field: pa.Field, column: str) -> pa.Field:
 
     type_ = plain(field.type, 0)
     if narrow:
-        found[RUN_ENDS] = ",".join(map(str, narrow)).encode()
-    metadata = {**(field.metadata or {}), **found}
+        kept[RUN_ENDS] = ",".join(map(str, narrow)).encode()
+    metadata = {**(field.metadata or {}), **kept}
     return field.with_type(type_).with_metadata(metadata or None)
 
 

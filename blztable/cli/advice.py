@@ -24,8 +24,8 @@ _OTHERS = re.compile(r", (?=(?:or|and|with) )")
 
 def of_command_line(message: str) -> str:
     """Return a message whose advice can be followed without Python."""
-    found, *advice = message.split("; ")
-    return "; ".join([found, *filter(None, map(_followed, advice))])
+    fault, *advice = message.split("; ")
+    return "; ".join([fault, *filter(None, map(_followed, advice))])
 
 
 def _followed(advice: str) -> str:

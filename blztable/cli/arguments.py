@@ -57,44 +57,44 @@ def parser() -> Parser:
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in (_move, _look, _change, _maintain):
         group(commands)
-    one = _command(commands, "completion", "completing:completion", "print a completion script")
-    one.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+    verb = _command(commands, "completion", "completing:completion", "print a completion script")
+    verb.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     return made
 
 
 def _move(commands: Any) -> None:
-    one = _command(commands, "import", "moving:import_", "make a table of files, or append them")
+    verb = _command(commands, "import", "moving:import_", "make a table of files, or append them")
     _files(
-        one, "files to read, `-` for standard input; or one old table of BLZ, bcolz or Bloscpack"
+        verb, "files to read, `-` for standard input; or one old table of BLZ, bcolz or Bloscpack"
     )
-    way = one.add_mutually_exclusive_group()
+    way = verb.add_mutually_exclusive_group()
     way.add_argument("--append", action="store_true", help="append to the table, if it exists")
     way.add_argument("--replace", action="store_true", help="replace the table, if it exists")
-    _evolve(one)
-    _commit_id(one)
-    one.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
+    _evolve(verb)
+    _commit_id(verb)
+    verb.add_argument("--sort-by", metavar="A,B", help="sort the rows by these columns")
     text = "codec: lz4, lz4hc, zlib or zstd; by default each column gets the one that suits it"
-    one.add_argument("--compression", metavar="CODEC", help=text)
+    verb.add_argument("--compression", metavar="CODEC", help=text)
     text = "make a new table a directory, the default, or one file"
-    one.add_argument("--layout", choices=("directory", "file"), metavar="LAYOUT", help=text)
-    _json(one)
+    verb.add_argument("--layout", choices=("directory", "file"), metavar="LAYOUT", help=text)
+    _json(verb)
 
-    one = _path_command(commands, "export", "moving:export", "write rows to a file")
-    _rows(one)
-    _format(one, "by default what the name of the file says, or csv")
-    _output(one, required=True)
-    one = _path_command(commands, "cat", "moving:export", "write rows to standard output")
-    _rows(one)
-    _format(one, "default csv")
-    one.set_defaults(output="-")
-    one = _command(commands, "sql", "moving:sql", "query tables with DuckDB")
-    one.add_argument("query", metavar="QUERY", help="a query in DuckDB's SQL")
+    verb = _path_command(commands, "export", "moving:export", "write rows to a file")
+    _rows(verb)
+    _format(verb, "by default what the name of the file says, or csv")
+    _output(verb, required=True)
+    verb = _path_command(commands, "cat", "moving:export", "write rows to standard output")
+    _rows(verb)
+    _format(verb, "default csv")
+    verb.set_defaults(output="-")
+    verb = _command(commands, "sql", "moving:sql", "query tables with DuckDB")
+    verb.add_argument("query", metavar="QUERY", help="a query in DuckDB's SQL")
     text = "tables; each is named in the query by its file without suffix, or by NAME"
-    one.add_argument("tables", nargs="+", type=_path, metavar="[NAME=]TABLE", help=text)
+    verb.add_argument("tables", nargs="+", type=_path, metavar="[NAME=]TABLE", help=text)
     text = "by default what FILE says; without both options, rows as `head` shows them"
-    _format(one, text)
-    _output(one, required=False)
-    _json(one)
+    _format(verb, text)
+    _output(verb, required=False)
+    _json(verb)
 
 
 def _evolve(parser: Any) -> None:
@@ -104,88 +104,88 @@ def _evolve(parser: Any) -> None:
 
 def _look(commands: Any) -> None:
     for name, text in (("head", "show the first rows"), ("tail", "show the last rows")):
-        one = _path_command(commands, name, f"looking:{name}", text)
-        one.add_argument("-n", type=_count, default=5, metavar="N", help="rows to show, default 5")
-        _rows(one)
-        _json(one)
-    one = _path_command(commands, "count", "looking:count", "count rows")
-    _where(one)
-    _at(one)
-    _json(one)
-    one = _path_command(commands, "explain", "looking:explain", "show what a read reads and skips")
-    _rows(one)
-    _json(one)
+        verb = _path_command(commands, name, f"looking:{name}", text)
+        verb.add_argument("-n", type=_count, default=5, metavar="N", help="rows to show, default 5")
+        _rows(verb)
+        _json(verb)
+    verb = _path_command(commands, "count", "looking:count", "count rows")
+    _where(verb)
+    _at(verb)
+    _json(verb)
+    verb = _path_command(commands, "explain", "looking:explain", "show what a read reads and skips")
+    _rows(verb)
+    _json(verb)
     for name, text in (
         ("info", "show version, rows, sizes and attributes"),
         ("schema", "show names and types of the columns"),
         ("streams", "show encodings, codecs and sizes of the columns"),
     ):
-        one = _path_command(commands, name, f"looking:{name}", text)
-        _at(one)
-        _json(one)
+        verb = _path_command(commands, name, f"looking:{name}", text)
+        _at(verb)
+        _json(verb)
     text = "list the versions that exist, damaged ones too"
     _json(_path_command(commands, "versions", "looking:versions", text))
-    one = _path_command(commands, "diff", "looking:diff", "show what changed between two versions")
+    verb = _path_command(commands, "diff", "looking:diff", "show what changed between two versions")
     text = "number or tag of the older version"
-    one.add_argument("old", type=_named_version, metavar="V1", help=text)
+    verb.add_argument("old", type=_named_version, metavar="V1", help=text)
     text = "number or tag of the newer version, default the newest"
-    one.add_argument("new", type=_named_version, nargs="?", metavar="V2", help=text)
-    _json(one)
+    verb.add_argument("new", type=_named_version, nargs="?", metavar="V2", help=text)
+    _json(verb)
 
 
 def _change(commands: Any) -> None:
-    one = _path_command(commands, "delete", "changing:delete", "delete the rows of a condition")
-    _where(one, required=True)
-    _json(one)
+    verb = _path_command(commands, "delete", "changing:delete", "delete the rows of a condition")
+    _where(verb, required=True)
+    _json(verb)
     text = "delete rows for good, with the older versions; the exit code is 1 while any are left"
-    one = _path_command(commands, "erase", "changing:erase", text)
-    _where(one, required=True)
-    _wait(one)
-    _json(one)
+    verb = _path_command(commands, "erase", "changing:erase", text)
+    _where(verb, required=True)
+    _wait(verb)
+    _json(verb)
     text = "update the rows whose key is in the table, and append the others"
-    one = _command(commands, "upsert", "moving:upsert", text)
-    _files(one, "files to read into memory, `-` for standard input")
+    verb = _command(commands, "upsert", "moving:upsert", text)
+    _files(verb, "files to read into memory, `-` for standard input")
     text = "columns of the key; each key may occur once in the files"
-    one.add_argument("--on", required=True, metavar="A,B", help=text)
-    _evolve(one)
-    _commit_id(one)
-    _json(one)
+    verb.add_argument("--on", required=True, metavar="A,B", help=text)
+    _evolve(verb)
+    _commit_id(verb)
+    _json(verb)
     text = "commit the contents of an older version again"
-    one = _path_command(commands, "restore", "changing:restore", text)
+    verb = _path_command(commands, "restore", "changing:restore", text)
     text = "number or tag of the version"
-    one.add_argument("number", type=_named_version, metavar="VERSION", help=text)
-    _json(one)
+    verb.add_argument("number", type=_named_version, metavar="VERSION", help=text)
+    _json(verb)
     text = "name a version, which is kept until its name is removed"
-    one = _path_command(commands, "tag", "changing:tag", text)
-    one.add_argument("name", metavar="NAME", help="name of the version")
+    verb = _path_command(commands, "tag", "changing:tag", text)
+    verb.add_argument("name", metavar="NAME", help="name of the version")
     text = "number of the version, default the newest"
-    one.add_argument("number", type=int, nargs="?", metavar="VERSION", help=text)
-    one.add_argument("--remove", action="store_true", help="remove the name")
-    _json(one)
-    one = _path_command(commands, "compact", "changing:compact", "merge small row groups")
-    one.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
-    _json(one)
+    verb.add_argument("number", type=int, nargs="?", metavar="VERSION", help=text)
+    verb.add_argument("--remove", action="store_true", help="remove the name")
+    _json(verb)
+    verb = _path_command(commands, "compact", "changing:compact", "merge small row groups")
+    verb.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
+    _json(verb)
 
 
 def _maintain(commands: Any) -> None:
     text = "check for damage; the exit code is 3 if there is any"
-    one = _path_command(commands, "verify", "looking:verify", text)
+    verb = _path_command(commands, "verify", "looking:verify", text)
     text = "check the manifest, the leaves and what each file says of itself, not the chunks"
-    one.add_argument("--quick", action="store_true", help=text)
-    _at(one)
-    _json(one)
+    verb.add_argument("--quick", action="store_true", help=text)
+    _at(verb)
+    _json(verb)
     text = "commit a version with the undamaged rows of a damaged one"
-    one = _path_command(commands, "repair", "changing:repair", text)
+    verb = _path_command(commands, "repair", "changing:repair", text)
     text = "keep all rows, with nulls for damaged values, instead of leaving rows out"
-    one.add_argument("--null", action="store_true", help=text)
-    _json(one)
+    verb.add_argument("--null", action="store_true", help=text)
+    _json(verb)
     text = "remove old versions, and files that killed writers left"
-    one = _path_command(commands, "vacuum", "changing:vacuum", text)
-    one.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
+    verb = _path_command(commands, "vacuum", "changing:vacuum", text)
+    verb.add_argument("--keep", type=_versions_kept, metavar="N", help="versions to keep at most")
     text = "remove only older versions"
-    one.add_argument("--older-than", type=_seconds, metavar="SECONDS", help=text)
-    _wait(one)
-    _json(one)
+    verb.add_argument("--older-than", type=_seconds, metavar="SECONDS", help=text)
+    _wait(verb)
+    _json(verb)
     for name, text, target in (
         ("pack", "write a table as one file", "a path where nothing is yet, or `-`"),
         ("unpack", "write a table in one file as a directory", "a path where nothing is yet"),
@@ -195,12 +195,12 @@ def _maintain(commands: Any) -> None:
             "a path where nothing is yet",
         ),
     ):
-        one = _path_command(commands, name, f"changing:{name}", text)
-        one.add_argument("target", type=_path, metavar="TARGET", help=target)
+        verb = _path_command(commands, name, f"changing:{name}", text)
+        verb.add_argument("target", type=_path, metavar="TARGET", help=target)
         text = "number or tag of the version to write, default the newest"
         if name == "recover":
             text += " that is whole"
-        one.add_argument("--version", type=_named_version, metavar="VERSION", help=text)
+        verb.add_argument("--version", type=_named_version, metavar="VERSION", help=text)
 
 
 def _command(commands: Any, name: str, run: str, text: str) -> Parser:

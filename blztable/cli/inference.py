@@ -244,14 +244,14 @@ class TextKinds:
     def look_at_numbers(self, texts: Iterable[str]) -> None:
         """Add the kinds of numbers, each looked at alone."""
         for text in texts:
-            found = _NUMBER.fullmatch(text)
-            if found is None or found[4]:
+            match = _NUMBER.fullmatch(text)
+            if match is None or match[4]:
                 self.flags |= TextKind.EXPONENT
-                if found and np.isinf(float(text)):
+                if match and np.isinf(float(text)):
                     # 1e400 is a number, but no double.
                     self.flags |= TextKind.TEXT
                 continue
-            sign, whole, fraction, _ = found.groups()
+            sign, whole, fraction, _ = match.groups()
             self.digits = max(self.digits, len(whole))
             self.places = max(self.places, len((fraction or "").rstrip("0")))
             number = int(sign + (whole or "0"))
@@ -295,10 +295,10 @@ def _masks(texts: pa.Array, among: TextKind, point: str) -> Iterable[tuple[TextK
 
 
 def _any(masks: Iterable[pa.Array], length: int) -> pa.Array:
-    found = pa.repeat(pa.scalar(False), length)
+    matches = pa.repeat(pa.scalar(False), length)
     for mask in masks:
-        found = pc.or_(found, mask)
-    return found
+        matches = pc.or_(matches, mask)
+    return matches
 
 
 def _plain(texts: pa.Array, point: str) -> pa.Array:
@@ -410,8 +410,8 @@ def check_floats(texts: pa.Array, values: pa.Array) -> float:
     is_word = pc.match_substring_regex(texts, words)
     _refuse(pc.and_not(pc.is_inf(values), is_word), f"a number is too large for {type_}")
     for text in pc.unique(texts.filter(pc.invert(is_word))).to_pylist():
-        found = _NUMBER.fullmatch(text)
-        if found and not found[4] and not _is_exact(int(found[1] + (found[2] or "0")), text, type_):
+        match = _NUMBER.fullmatch(text)
+        if match and not match[4] and not _is_exact(int(match[1] + (match[2] or "0")), text, type_):
             raise pa.ArrowInvalid(
                 f"{type_} would change the digits of {text}; --dtype of the column with this "
                 "type lets it"

@@ -131,9 +131,9 @@ def _lines_of_array(begin: bytes, file: IO[bytes], size: int) -> Iterator[bytes]
 
 
 def _after_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    assert found is not None
-    return found.end()
+    match = _BLANKS.match(text, at)
+    assert match is not None
+    return match.end()
 
 
 def read(block: bytes, rows: TextKinds) -> pa.RecordBatch:
@@ -250,9 +250,9 @@ def _parse(block: bytes, schema: pa.Schema | None) -> pa.Table:
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"JSON is UTF-8: {error}") from None
     except pa.ArrowInvalid as error:
-        if found := _MIXED.search(str(error)):
-            place = [name for name in found[1].split("/") if name != "[]"]
-            raise _Mixed(_WORDS[found[3]], _WORDS[found[2]], place) from None
+        if match := _MIXED.search(str(error)):
+            place = [name for name in match[1].split("/") if name != "[]"]
+            raise _Mixed(_WORDS[match[3]], _WORDS[match[2]], place) from None
         raise
 
 
@@ -276,18 +276,18 @@ def _explicit_type(kinds: TextKinds) -> pa.DataType | None:
 def _spelled(block: bytes) -> bytes:
     """Return a block of texts: behind an N for each number, a B for a boolean, and else a T."""
 
-    def spell(found: re.Match[bytes]) -> bytes:
-        text, colon, plain = found.groups()
+    def spell(match: re.Match[bytes]) -> bytes:
+        text, colon, plain = match.groups()
         if plain:
             return (b'"B' if plain in (b"true", b"false") else b'"N') + plain + b'"'
-        return found[0] if colon else b'"T' + text[1:]
+        return match[0] if colon else b'"T' + text[1:]
 
     return _TOKEN.sub(spell, block)
 
 
 def _batch(table: pa.Table, rows: TextKinds, is_spelled: bool) -> pa.RecordBatch:
-    found = dict(zip(table.column_names, map(_single, table.columns), strict=True))
-    arrays = _fields(found, rows, table.num_rows, is_spelled)
+    columns = dict(zip(table.column_names, map(_single, table.columns), strict=True))
+    arrays = _fields(columns, rows, table.num_rows, is_spelled)
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * table.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, list(rows.fields))
@@ -298,11 +298,11 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _fields(
-    found: dict[str, pa.Array], kinds: TextKinds, length: int, is_spelled: bool
+    columns: dict[str, pa.Array], kinds: TextKinds, length: int, is_spelled: bool
 ) -> list[pa.Array]:
     """Return the values of all fields, in their order; nulls for those that are not there."""
     made = {}
-    for name, values in found.items():
+    for name, values in columns.items():
         try:
             made[name] = _values(values, kinds.child(name), is_spelled)
         except _Mixed as error:

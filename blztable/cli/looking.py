@@ -120,9 +120,9 @@ def versions(options: Namespace) -> None:
 def diff(options: Namespace) -> None:
     """Show what changed between two versions."""
     with blz.open(options.path) as table:
-        found = table.diff(options.old, options.new)
-        result = {"path": table.path, **found.to_json()}
-    print_result(options, result, str(found).split("\n"))
+        difference = table.diff(options.old, options.new)
+        result = {"path": table.path, **difference.to_json()}
+    print_result(options, result, str(difference).split("\n"))
 
 
 def _open_intact(path: str) -> blz.CTable:

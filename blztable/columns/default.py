@@ -148,10 +148,10 @@ def _assembled(node: Node, nodes: Iterator[Streams], rows: int, all_rows: list[i
 
 def _encoded(array: pa.Array, type_: pa.DictionaryType) -> pa.DictionaryArray:
     """Return values as a dictionary type; CorruptError if it has no code for each."""
-    found = as_stored(array).dictionary_encode()
-    if len(found.dictionary) > room(type_):
-        raise CorruptError(f"a default has {len(found.dictionary)} values of {type_}")
-    return recoded(found, type_)
+    encoded = as_stored(array).dictionary_encode()
+    if len(encoded.dictionary) > room(type_):
+        raise CorruptError(f"a default has {len(encoded.dictionary)} values of {type_}")
+    return recoded(encoded, type_)
 
 
 def zero_of(type_: pa.DataType) -> pa.Scalar:
@@ -168,9 +168,9 @@ def _zeros(node: Node, rows: int) -> pa.Array:
     if not node.rows:
         if pa.types.is_null(node.type):
             return nulls(rows, node.type)
-        one = _decode(bytes(_width(value_type(node.type)) or 0), node.type)
-        found = take(one, np.zeros(rows, np.int64))
-        return found if found.type.id == node.type.id else found.cast(node.type)
+        zero = _decode(bytes(_width(value_type(node.type)) or 0), node.type)
+        zeros = take(zero, np.zeros(rows, np.int64))
+        return zeros if zeros.type.id == node.type.id else zeros.cast(node.type)
     below = rows
     if node.rows == CODES:
         flat, below = pa.array(np.zeros(rows)).cast(node.flat), min(rows, 1)

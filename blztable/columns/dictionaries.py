@@ -105,10 +105,10 @@ def numbered(values: pa.Array) -> np.ndarray:
         # A null code is the same value as the code of a null.
         type_ = stored_type(values.type.value_type)
         more = [_as_type(values.dictionary, type_), pa.nulls(1, type_)]
-        found = numbered(pa.concat_arrays(more))
+        marks = numbered(pa.concat_arrays(more))
         mask = mask_of(values)
         codes = codes_of(values, mask).astype(np.int64)
-        return found[codes if mask is None else np.where(mask, codes, len(found) - 1)]
+        return marks[codes if mask is None else np.where(mask, codes, len(marks) - 1)]
     encoded = pc.dictionary_encode(_distinguishable(values), null_encoding="encode")
     numbers: np.ndarray = encoded.indices.to_numpy()
     return numbers

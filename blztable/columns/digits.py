@@ -49,12 +49,12 @@ def rounded(array: pa.Array, digits: int) -> pa.Array:
 
 def _rounded(words: np.ndarray, steps: np.ndarray, mantissa: int, exponents: int) -> np.ndarray:
     """Return numbers, given as their bits, with the lowest bits rounded away."""
-    one, shift, mask = (words.dtype.type(number) for number in (1, mantissa, exponents))
+    unit, shift, mask = (words.dtype.type(number) for number in (1, mantissa, exponents))
     dropped = steps[(words >> shift) & mask]
-    step = one << dropped
+    step = unit << dropped
     # Half of a step, or one bit less if the last bit kept is 0.
     even = (~words >> dropped) & (dropped > 0)
-    above = (words + (step >> one) - even) & -step
+    above = (words + (step >> unit) - even) & -step
     # A carry into the exponent of infinity.
     infinite = (above >> shift) & mask == mask
     return np.where(infinite, words, above)

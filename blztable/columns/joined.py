@@ -52,7 +52,7 @@ def changes(column: pa.ChunkedArray, join: MakeJoined) -> list[int]:
     """
     most, child = room(column.type), Node.of(column.type.value_type)
     # Arrow takes 0.0 for -0.0.
-    are_exact = not any(pa.types.is_floating(one.flat) for one in child.walk())
+    are_exact = not any(pa.types.is_floating(node.flat) for node in child.walk())
     rows, row = [], 0
     distinct: list[pa.Array] = []
     for chunk in column.chunks:
@@ -60,7 +60,9 @@ def changes(column: pa.ChunkedArray, join: MakeJoined) -> list[int]:
         if not (are_exact and any(map(values.equals, distinct))):
             distinct.append(values)
             if sum(map(len, distinct)) > most:
-                flats, _ = _united(child, [flatten(child, one) for one in distinct], join)
+                flats, _ = _united(
+                    child, [flatten(child, dictionary) for dictionary in distinct], join
+                )
                 distinct = [rebuilt(child, iter(flats))]
                 if len(distinct[0]) > most:
                     rows.append(row)

@@ -79,13 +79,13 @@ def row_bytes(array: StoredArray) -> int:
 
 def read_rows(arrays: Sequence[StoredArray], start: int, stop: int) -> list[np.ndarray]:
     """Return the rows from `start` to `stop` of each array."""
-    results = [np.empty((stop - start) * row_bytes(one), np.uint8) for one in arrays]
+    results = [np.empty((stop - start) * row_bytes(array), np.uint8) for array in arrays]
     run(
         task
         for array, out in zip(arrays, results, strict=True)
         for task in _tasks(array, start, stop, out, _chunks(array, start, stop))
     )
-    return [_shaped(*one, stop - start) for one in zip(arrays, results, strict=True)]
+    return [_shaped(*part, stop - start) for part in zip(arrays, results, strict=True)]
 
 
 def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarray]:
@@ -95,11 +95,11 @@ def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarra
     is decoded to its place, and the rows are chosen from all of them at once.
     """
     start, stop = int(rows[0]), int(rows[-1]) + 1
-    whole = [_needs_most(one, rows) for one in arrays]
+    whole = [_needs_most(array, rows) for array in arrays]
     counts = [stop - start if is_whole else len(rows) for is_whole in whole]
     results = [
-        np.empty(count * row_bytes(one), np.uint8)
-        for one, count in zip(arrays, counts, strict=True)
+        np.empty(count * row_bytes(array), np.uint8)
+        for array, count in zip(arrays, counts, strict=True)
     ]
     run(
         task
@@ -110,11 +110,12 @@ def pick_rows(arrays: Sequence[StoredArray], rows: np.ndarray) -> list[np.ndarra
             else _picks(array, rows, out)
         )
     )
-    found = [_shaped(*one) for one in zip(arrays, results, counts, strict=True)]
+    shaped = [_shaped(*one) for one in zip(arrays, results, counts, strict=True)]
     if len(rows) == stop - start:
-        return found
+        return shaped
     return [
-        one[rows - start] if is_whole else one for one, is_whole in zip(found, whole, strict=True)
+        array[rows - start] if is_whole else array
+        for array, is_whole in zip(shaped, whole, strict=True)
     ]
 
 

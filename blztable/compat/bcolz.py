@@ -127,11 +127,11 @@ def read_directory(store: Store) -> OldFiles:
         ]
     attrs = _attrs(store, "")
     lengths, errors = dict[str, int](), list[BlzError]()
-    for one in columns:
-        if isinstance(one.values, BlzError):
-            errors.append(one.values)
+    for column in columns:
+        if isinstance(column.values, BlzError):
+            errors.append(column.values)
         else:
-            lengths[one.name] = one.values.shape[0]
+            lengths[column.name] = column.values.shape[0]
     if errors and not lengths:
         raise errors[0]
     if len(set(lengths.values())) > 1:
@@ -181,7 +181,7 @@ def _array(
     shape, chunk_rows, cbytes = sizes.get("shape"), storage.get("chunklen"), sizes.get("cbytes")
     if not isinstance(shape, list) or not 1 <= len(shape) <= MAX_DIMENSIONS:
         raise CorruptError(f"{where}/{SIZES}: the shape is {shape!r:.100}")
-    if any(type(one) is not int or not 0 <= one <= MAX_ROWS for one in shape):
+    if any(type(length) is not int or not 0 <= length <= MAX_ROWS for length in shape):
         raise CorruptError(f"{where}/{SIZES}: the shape is {shape!r:.100}")
     if type(chunk_rows) is not int or not 1 <= chunk_rows <= MAX_ROWS:
         raise CorruptError(f"{where}/{STORAGE}: chunklen is {chunk_rows!r:.100}")

@@ -98,8 +98,8 @@ def read_file(store: Store) -> OldFiles:
         kinds = {FIXED: array.meta, VARIABLE: array.vlmeta}
         return {
             LayerKey("", kind, name): content
-            for kind, found in kinds.items()
-            for name, content in found.items()
+            for kind, content_by_name in kinds.items()
+            for name, content in content_by_name.items()
         }
 
     columns = [OldColumn(name, values)]

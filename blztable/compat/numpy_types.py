@@ -36,8 +36,8 @@ def dtype_of(value: Any, context: str) -> np.dtype:
                 f"{context} holds pickled objects of Python, which are never read, because a "
                 "pickle can run any program; convert them with the program that wrote them"
             )
-        if found := _TIMES.fullmatch(value):
-            value = f"{found[1]}{'M' if found[2] == 'datetime' else 'm'}8{found[3] or ''}"
+        if match := _TIMES.fullmatch(value):
+            value = f"{match[1]}{'M' if match[2] == 'datetime' else 'm'}8{match[3] or ''}"
     try:
         dtype = dtypes.dtype_of(value)
     except FormatError as error:

@@ -70,7 +70,7 @@ class OldVersion(Version):
         columns = self.files.columns
         values = columns[index].values
         if isinstance(values, BlzError):
-            others = [one.name for one in columns if not isinstance(one.values, BlzError)]
+            others = [column.name for column in columns if not isinstance(column.values, BlzError)]
             raise type(values)(
                 f"column {columns[index].name!r}: {values}; the others can be read, "
                 f"columns={others!r:.1000}"
@@ -198,7 +198,7 @@ class OldColumns(Closing):
     ) -> list[pa.ChunkedArray]:
         """Return single rows of the columns at these indices; their chunks are decoded once."""
         stored = self._stored(indices)
-        numbers = np.concatenate([np.empty(0, np.int64), *(one.rows for one in selected)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(span.rows for span in selected)])
         width = sum(map(row_bytes, stored.values()))
         check_rows(len(numbers), f"{self._version.store.name}, rows by their numbers", width)
         chunks: dict[int, list[pa.Array]] = {index: [] for index in indices}
@@ -277,14 +277,15 @@ def _coded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = pc.unique(column).drop_null()
     values = values.take(pc.sort_indices(values))
     codes = pc.index_in(column, values).chunks
-    arrays = [pa.DictionaryArray.from_arrays(one, values) for one in codes]
+    arrays = [pa.DictionaryArray.from_arrays(indices, values) for indices in codes]
     return pa.chunked_array(arrays, pa.dictionary(pa.int32(), values.type))
 
 
 def _windows(stored: Iterable[StoredArray], start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the first row of each window and the one after it."""
     arrays = list(stored)
-    width, chunk = sum(map(row_bytes, arrays)), max((one.chunk_rows for one in arrays), default=1)
+    width = sum(map(row_bytes, arrays))
+    chunk = max((array.chunk_rows for array in arrays), default=1)
     size = max(tuning.current.window_bytes // max(width, 1), 1)
     # A chunk that is cut is read by two select.
     size -= size % chunk if size >= chunk else 0
@@ -335,7 +336,7 @@ class OldSnapshot(Snapshot):
         plans, groups = [], self.version.group_count
         for index in dict.fromkeys([*filtered, *returned]):
             chunks = -(-self.rows // self.version.values(index).chunk_rows)
-            cbytes = sum(self.version.cbytes(one) for one in self.version.nodes(index))
+            cbytes = sum(self.version.cbytes(node) for node in self.version.nodes(index))
             plans.append(
                 ColumnPlan(
                     self._name(index),
@@ -362,13 +363,13 @@ class OldSnapshot(Snapshot):
         self.check_open()
         problems, chunks, reader = [], 0, self.reader()
         for position in positions:
-            found = list[tuple[BlzError, int, int]]()
+            faults = list[tuple[BlzError, int, int]]()
             try:
                 size = self.version.values(self.projection.column_of(position)).chunk_rows
             except BlzError as error:
                 if not (is_damage(error) or isinstance(error, LimitError)):
                     raise
-                found.append((error, 0, self.rows))
+                faults.append((error, 0, self.rows))
                 size = 0
             for start in range(0, self.rows, size) if full and size else ():
                 chunks += 1
@@ -378,10 +379,10 @@ class OldSnapshot(Snapshot):
                 except BlzError as error:
                     if not is_damage(error):
                         raise
-                    found.append((error, start, stop))
+                    faults.append((error, start, stop))
             problems += [
                 Problem(str(error), self._name(position), position, None, start, stop, "", False)
-                for error, start, stop in found
+                for error, start, stop in faults
             ]
         names = tuple(map(self._name, positions))
         return Report(0, self.rows, names, full, chunks, chunks, 0, tuple(problems))

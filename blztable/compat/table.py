@@ -58,9 +58,9 @@ def foreign_kind(store: Store) -> tuple[str, str] | None:
         if not names.isdisjoint(marks):
             return kind, call.format(path)
     if "metadata" in names:
-        found = [one for one in _names(store, "metadata") if _METADATA.fullmatch(one)]
-        if found:
-            newest = max(found, key=_number)
+        versions = [name for name in _names(store, "metadata") if _METADATA.fullmatch(name)]
+        if versions:
+            newest = max(versions, key=_number)
             table = f"pyiceberg.table.StaticTable.from_metadata({f'{path}/metadata/{newest}'!r})"
             return "an Iceberg table", f"{table}.scan().to_arrow()"
     if any(name.endswith(".parquet") for name in names):
@@ -117,14 +117,14 @@ class OldTable(CTable):
     @property
     def defaults(self) -> dict[str, pa.Scalar]:
         """The values of rows that were added without one, by name of the column."""
-        found = {}
-        for one in self._files.columns:
-            values = one.values
+        values_by_name = {}
+        for column in self._files.columns:
+            values = column.values
             if not isinstance(values, BlzError) and row_bytes(values) <= DEFAULT_BYTES:
-                value = scalar_of(one.default, values.dtype, values.shape[1:])
+                value = scalar_of(column.default, values.dtype, values.shape[1:])
                 if value is not None:
-                    found[one.name] = value
-        return found
+                    values_by_name[column.name] = value
+        return values_by_name
 
     def _layers(self) -> Layers:
         return self._files.layers()
@@ -182,9 +182,9 @@ def read_only(kind: str, path: str) -> ReadOnlyError:
 
 def raise_foreign(store: Store, error: BlzError) -> None:
     """Raise an error that says what is at a path without a table, if it is known."""
-    found = foreign_kind(store)
-    if found is not None:
-        kind, call = found
+    kind_and_call = foreign_kind(store)
+    if kind_and_call is not None:
+        kind, call = kind_and_call
         is_missing = isinstance(error, TableNotFoundError)
         raise (TableNotFoundError if is_missing else FormatError)(
             f"{store.name} is {kind}, not a table of blztable; read it with {call}, and make a "
@@ -194,10 +194,10 @@ def raise_foreign(store: Store, error: BlzError) -> None:
 
 def what_is_at(store: Store) -> tuple[str, str] | None:
     """Return what another program stored, and where a table can be made; None if unknown."""
-    kind, found = _kind_of(store), foreign_kind(store)
+    kind, kind_and_call = _kind_of(store), foreign_kind(store)
     if kind is not None:
         return f"a {kind}", _remedy(kind, store.name)
-    return None if found is None else (found[0], "choose another path for the table")
+    return kind_and_call and (kind_and_call[0], "choose another path for the table")
 
 
 def _remedy(kind: str, path: str) -> str:

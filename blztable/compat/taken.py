@@ -17,8 +17,8 @@ def named(store: Store) -> Iterator[None]:
     try:
         yield
     except (TableExistsError, FormatError) as error:
-        found = compat.table.what_is_at(store)
-        if found is None:
+        answer = compat.table.what_is_at(store)
+        if answer is None:
             raise
-        what, remedy = found
+        what, remedy = answer
         raise TableExistsError(f"{store.name} is {what} and is left as it is; {remedy}") from error

@@ -64,10 +64,10 @@ def read_foreign(source: ByteSource, header: Header, metadata: Json, at: int) ->
     """Find all chunks of a file whose header and metadata end at a position."""
     offsets, at = _offsets(source, header, at)
     checksum = CHECKSUMS[header.checksum]
-    found, lengths, sizes = _walk(source, header, checksum.size, offsets, at)
+    begins, lengths, sizes = _walk(source, header, checksum.size, offsets, at)
     _check_sizes(header, sizes)
     starts = np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
-    chunks = Chunks(source, checksum, found, lengths)
+    chunks = Chunks(source, checksum, begins, lengths)
     return _described(header, metadata, chunks, starts)
 
 
@@ -88,11 +88,11 @@ def _walk(
     source: ByteSource, header: Header, digest_size: int, offsets: list[int], at: int
 ) -> tuple[list[int], list[int], list[int]]:
     """Return the position, the compressed and the uncompressed size of each chunk."""
-    found: list[int] = []
+    begins: list[int] = []
     lengths: list[int] = []
     sizes: list[int] = []
-    while len(found) != header.nchunks:
-        number = len(found)
+    while len(begins) != header.nchunks:
+        number = len(begins)
         position = offsets[number] if offsets else at
         if header.nchunks == UNKNOWN and position == source.size:
             break
@@ -107,10 +107,10 @@ def _walk(
             raise CorruptError(f"chunk {number} has {chunk.ctbytes} bytes, more than the file")
         if chunk.nbytes > min(chunk.ctbytes * MAX_RATIO, LARGE_CHUNK_BYTES):
             raise CorruptError(f"chunk {number} claims {chunk.nbytes} bytes")
-        found.append(position)
+        begins.append(position)
         lengths.append(chunk.ctbytes)
         sizes.append(chunk.nbytes)
-    return found, lengths, sizes
+    return begins, lengths, sizes
 
 
 def _check_sizes(header: Header, sizes: list[int]) -> None:

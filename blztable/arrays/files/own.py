@@ -94,11 +94,11 @@ class Own:
         if header.version != UNFINISHED and not is_cut:
             raise FormatError(f"{source.name}: it was finished; SuperChunk.open reads it")
         info = front.info
-        found, rows = _whole_rows(whole_chunks(source, front), info)
+        chunks, rows = _whole_rows(whole_chunks(source, front), info)
         size = front.checksum.size
-        offsets = [at for at, _ in found]
-        digests = [source.read(at + header.ctbytes, size) for at, header in found]
-        end = offsets[-1] + found[-1][1].ctbytes + size if found else front.length
+        offsets = [at for at, _ in chunks]
+        digests = [source.read(at + header.ctbytes, size) for at, header in chunks]
+        end = offsets[-1] + chunks[-1][1].ctbytes + size if chunks else front.length
         front = front.with_info(replace(info, shape=(rows, *info.shape[1:])))
         return cls(front, offsets, end, digests)
 
@@ -137,14 +137,14 @@ class Own:
 def whole_chunks(source: ByteSource, front: Front) -> list[tuple[int, ChunkHeader]]:
     """Return position and header of each whole chunk of a file that was never finished."""
     size = front.checksum.size
-    found = []
+    chunks = []
     for at, header in _headers(source, front):
         length = header.ctbytes
         data = source.read(at, length + size)
         if len(data) < length + size or front.checksum.digest(data[:length]) != data[length:]:
             break
-        found.append((at, header))
-    return found
+        chunks.append((at, header))
+    return chunks
 
 
 def _headers(source: ByteSource, front: Front) -> Iterator[tuple[int, ChunkHeader]]:
@@ -189,13 +189,13 @@ def _trailer(source: ByteSource, front: Front, first: bytes) -> tuple[int, bytes
     info = front.info
     if not front.is_stream:
         return info.trailer, source.read(info.trailer, info.trailer_length)
-    found = _stream_trailer(source, front, first)
-    if found is None:
+    trailer = _stream_trailer(source, front, first)
+    if trailer is None:
         raise CorruptError(
             f"{source.name}: it has no valid trailer, so it was damaged or never finished; "
             f"{len(whole_chunks(source, front))} chunks are whole, SuperChunk.recover reads them"
         )
-    return found
+    return trailer
 
 
 def _stream_trailer(source: ByteSource, front: Front, first: bytes) -> tuple[int, bytes] | None:

@@ -51,7 +51,7 @@ def has_safe_fields(type_: pa.DataType) -> bool:
     if not pa.types.is_struct(type_):
         return True
     types = [type_.field(number).type for number in range(type_.num_fields)]
-    return all(_has_bitmap(one) and has_safe_fields(one) for one in types)
+    return all(_has_bitmap(type_) and has_safe_fields(type_) for type_ in types)
 
 
 def masked(array: pa.Array, mask: np.ndarray) -> pa.Array:
@@ -192,8 +192,8 @@ def _fields(array: pa.StructArray, type_: pa.StructType, cast: Cast) -> list[pa.
 
 
 def _one(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | None:
-    one = cast(pa.chunked_array([array]), type_)
-    return None if one is None else one.combine_chunks()
+    column = cast(pa.chunked_array([array]), type_)
+    return None if column is None else column.combine_chunks()
 
 
 def _of_size(

@@ -104,7 +104,7 @@ def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
             inner = [()]
         if inner:
             types[number], more = pruned(child, inner)
-            places += [place + one for one in more]
+            places += [place + step for step in more]
         place += child.count
     return _with_children(node.type, types), places
 
@@ -127,7 +127,7 @@ def dropped(node: Node, gone: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
         if number not in here:
             inner = [path[1:] for path in gone if path[0] == number]
             types[number], more = dropped(child, inner)
-            places += [place + one for one in more]
+            places += [place + step for step in more]
         place += child.count
     return _with_children(node.type, types), places
 
@@ -178,5 +178,5 @@ def _with_children(type_: pa.DataType, types: dict[int, pa.DataType]) -> pa.Data
     """Return a nested type with these types of children; a struct has no others."""
     if pa.types.is_struct(type_):
         type_ = pa.struct([type_.field(number) for number in types])
-    found = iter(types.values())
-    return with_fields(type_, lambda field: retyped(field, next(found)))
+    new_types = iter(types.values())
+    return with_fields(type_, lambda field: retyped(field, next(new_types)))

@@ -79,18 +79,18 @@ def encode_batch(columns: Array, form: Physical, page: int) -> list[EncodedBatch
 
     `columns` is a matrix of the values, one column in each row; there are no nulls.
     """
-    found: list[EncodedBatch] = []
+    batches: list[EncodedBatch] = []
     if form.form in (Form.SIGNED, Form.UNSIGNED) and form.width > 1:
-        found += _integers(columns, page)
+        batches += _integers(columns, page)
     elif form.form is Form.FLOAT and form.width == 8:
-        found += _decimals(columns, page)
+        batches += _decimals(columns, page)
     is_left = np.ones(len(columns), bool)
-    for batch in found:
+    for batch in batches:
         is_left[batch.columns] = False
     left = is_left.nonzero()[0]
     if len(left):
-        found.append(_plain(columns[left], left, form, page))
-    return found
+        batches.append(_plain(columns[left], left, form, page))
+    return batches
 
 
 def _plain(values: Array, places: Array, form: Physical, page: int) -> EncodedBatch:

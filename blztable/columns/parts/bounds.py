@@ -110,11 +110,11 @@ def widen(pages: Array, scaled: Array, of: Array) -> None:
 
 def of_items(array: pa.Array, page: int) -> Extremes:
     """Return the least and the greatest item of each page of binary."""
-    found: Extremes = []
+    extremes: Extremes = []
     for first in cuts(len(array), page).tolist():
         low, high = pc.min_max(array[first : first + (1 << page)]).values()
-        found.append((first_bytes(low), first_bytes(high)) if low.is_valid else None)
-    return found
+        extremes.append((first_bytes(low), first_bytes(high)) if low.is_valid else None)
+    return extremes
 
 
 def first_bytes(item: pa.Scalar) -> bytes:
@@ -137,5 +137,7 @@ def of_bytes(pages: Array, extremes: Extremes) -> tuple[bytes, bool]:
     ]
     pages["min"], pages["max"] = np.array(words, WORD).T
     most = begin + WORD_BYTES
-    exact = all(len(one) <= most and not one.endswith(b"\0") for pair in known for one in pair)
+    exact = all(
+        len(bound) <= most and not bound.endswith(b"\0") for pair in known for bound in pair
+    )
     return prefix, exact

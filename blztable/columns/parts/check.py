@@ -93,8 +93,8 @@ class _Parts:
             allowed |= {VALUES, ITEMS_VALID, ITEMS_VALUES}
             self._values(empty)
         need(~per_item if form is not Form.BYTES or self.is_dictionary else True, "item chunks")
-        found = np.flatnonzero((self.place >= 0).any(axis=0)).tolist()
-        need(set(found) <= allowed, "streams of the type")
+        names = np.flatnonzero((self.place >= 0).any(axis=0)).tolist()
+        need(set(names) <= allowed, "streams of the type")
         self._bitmap(VALID, self.rows)
 
     def _has(self, name: int, needed: Array) -> Array:
@@ -107,51 +107,61 @@ class _Parts:
         """Check streams of validity: a bit a row, or one word."""
         has = self.place[:, name] >= 0
         at, rows = self.place[has, name], rows[has]
-        one = self.streams[at]
-        is_constant = (one["kind"] == CONSTANT) & (one["words"] == 1)
-        is_plain = (one["kind"] == PLAIN) & (one["nbytes"] == (rows + 7 >> 3)) & (one["words"] == 0)
+        streams = self.streams[at]
+        is_constant = (streams["kind"] == CONSTANT) & (streams["words"] == 1)
+        is_plain = (
+            (streams["kind"] == PLAIN)
+            & (streams["nbytes"] == (rows + 7 >> 3))
+            & (streams["words"] == 0)
+        )
         need(is_plain | (is_constant & (name == VALID)), "validity")
         need(self.records.words[self.records.first_word[at[is_constant]]] == 0, "validity")
-        need((one["width"] == 0) & (one["flags"] == 0) & (one["exceptions"] == 0), "validity")
+        need(
+            (streams["width"] == 0) & (streams["flags"] == 0) & (streams["exceptions"] == 0),
+            "validity",
+        )
 
     def _values(self, empty: Array) -> None:
         """Check streams of values of one width."""
         width = self.form.width
         at = self._has(VALUES, ~empty)
-        one, owner = self.streams[at], self.owner[at]
-        rows, pages, kind = self.rows[owner], self.pages[owner], one["kind"]
+        streams, owner = self.streams[at], self.owner[at]
+        rows, pages, kind = self.rows[owner], self.pages[owner], streams["kind"]
         coded = kind == DICTIONARY
         need(coded if self.is_dictionary else kind != PER_ITEM, "kind of values")
         is_plain, is_constant, is_number = kind == PLAIN, kind == CONSTANT, kind == NUMBERS
-        need(~is_plain | (one["nbytes"] == rows * width), "bytes of values")
-        need(~is_plain | (one["width"] == 0), "width of values")
-        need(~is_constant | (one["words"] == -(-width // 8)), "words of a constant")
-        need(~(is_plain | coded) | (one["words"] == coded), "words of values")
+        need(~is_plain | (streams["nbytes"] == rows * width), "bytes of values")
+        need(~is_plain | (streams["width"] == 0), "width of values")
+        need(~is_constant | (streams["words"] == -(-width // 8)), "words of a constant")
+        need(~(is_plain | coded) | (streams["words"] == coded), "words of values")
         allowed = np.where(is_number, SUM | TIMES | NAN_CODE, np.where(coded, UNSORTED, 0))
-        need(one["flags"] & ~allowed == 0, "flags of values")
-        need(is_number | ((one["power"] == 0) & (one["exceptions"] == 0)), "encoding of values")
-        self._cut(at, np.where(is_plain, width if width <= 255 else 1, one["width"]))
+        need(streams["flags"] & ~allowed == 0, "flags of values")
+        need(
+            is_number | ((streams["power"] == 0) & (streams["exceptions"] == 0)),
+            "encoding of values",
+        )
+        self._cut(at, np.where(is_plain, width if width <= 255 else 1, streams["width"]))
         if is_number.any():
             self._numbers(at[is_number], pages[is_number])
-        need(~(coded | is_number) | self._has_codes(one, rows), "bytes of codes")
+        need(~(coded | is_number) | self._has_codes(streams, rows), "bytes of codes")
         self._items(at[coded], owner[coded], self.is_dictionary)
 
     def _numbers(self, at: Array, pages: Array) -> None:
         """Check values that are codes with bases."""
-        form, one = self.form, self.streams[at]
+        form, streams = self.form, self.streams[at]
         need(form.form is not Form.OPAQUE, "encoding of bytes")
-        sums, odd = one["flags"] & SUM > 0, one["exceptions"].astype(np.int64)
+        sums, odd = streams["flags"] & SUM > 0, streams["exceptions"].astype(np.int64)
         is_double = form.form is Form.FLOAT and form.width == 8
         if form.form is Form.FLOAT:
             need(is_double, "encoding of floats")
-            need(~sums & (one["width"] <= 4), "encoding of floats")
+            need(~sums & (streams["width"] <= 4), "encoding of floats")
         else:
-            need((one["power"] == 0) & (odd == 0), "encoding of integers")
-            need(one["flags"] & (TIMES | NAN_CODE) == 0, "encoding of integers")
-            need(one["width"] <= min(form.width, 8), "width of codes")
-        need((one["flags"] & NAN_CODE == 0) | (one["width"] > 0), "code of NaN")
-        need((one["flags"] & TIMES == 0) | (one["power"] > 0), "power of ten")
-        words = one["words"]
+            need((streams["power"] == 0) & (odd == 0), "encoding of integers")
+            need(streams["flags"] & (TIMES | NAN_CODE) == 0, "encoding of integers")
+            need(streams["width"] <= min(form.width, 8), "width of codes")
+        need((streams["flags"] & NAN_CODE == 0) | (streams["width"] > 0), "code of NaN")
+        need((streams["flags"] & TIMES == 0) | (streams["power"] > 0), "power of ten")
+        words = streams["words"]
         need(np.where(sums, words == pages + 1, True), "words of sums")
         based = (words == pages + 2 * odd) | ((words == 0) & (odd == 0))
         need(sums | based, "words of numbers")
@@ -159,8 +169,8 @@ class _Parts:
     def _text(self, empty: Array, per_item: Array) -> None:
         """Check streams of text and binary."""
         at = self._has(LENGTHS, ~empty)
-        one, owner = self.streams[at], self.owner[at]
-        coded = one["kind"] == DICTIONARY
+        streams, owner = self.streams[at], self.owner[at]
+        coded = streams["kind"] == DICTIONARY
         need(coded if self.is_dictionary else True, "kind of lengths")
         plain = np.zeros(len(self.parts), bool)
         plain[owner[~coded]] = True
@@ -174,7 +184,7 @@ class _Parts:
         need((values["flags"] == 0) & (values["power"] == 0), "encoding of values")
         need(values["exceptions"] == 0, "encoding of values")
         self._lengths(LENGTHS, at[~coded], values["nbytes"])
-        some = one[coded]
+        some = streams[coded]
         need(self._has_codes(some, self.rows[owner[coded]]), "bytes of codes")
         need((some["words"] == 1) & (some["flags"] | UNSORTED == UNSORTED), "words of codes")
         need((some["power"] == 0) & (some["exceptions"] == 0), "encoding of codes")
@@ -200,27 +210,32 @@ class _Parts:
             need(self.place[:, ITEMS_VALUES] < 0, "items of nulls")
             return
         values = self._has(ITEMS_VALUES, coded)
-        one = self.streams[values]
-        need((one["kind"] == PLAIN) & (one["words"] == 0) & (one["width"] == 0), "items")
-        need((one["flags"] == 0) & (one["power"] == 0) & (one["exceptions"] == 0), "items")
+        streams = self.streams[values]
+        need(
+            (streams["kind"] == PLAIN) & (streams["words"] == 0) & (streams["width"] == 0), "items"
+        )
+        need(
+            (streams["flags"] == 0) & (streams["power"] == 0) & (streams["exceptions"] == 0),
+            "items",
+        )
         if self.form.form is not Form.BYTES:
-            need(one["nbytes"] == items[self.owner[values]] * self.form.width, "bytes of items")
+            need(streams["nbytes"] == items[self.owner[values]] * self.form.width, "bytes of items")
             return
         lengths = self._has(ITEMS_LENGTHS, coded)
-        self._lengths(ITEMS_LENGTHS, lengths, one["nbytes"], items)
+        self._lengths(ITEMS_LENGTHS, lengths, streams["nbytes"], items)
 
     def _lengths(
         self, name: int, at: Array, totals: Array | None, items: Array | None = None
     ) -> None:
         """Check lengths, which ascend in their words; `totals` are the bytes of the items."""
-        one, owner = self.streams[at], self.owner[at]
+        streams, owner = self.streams[at], self.owner[at]
         rows = self.rows[owner] if items is None else items[owner]
         pages = self.pages[owner] if items is None else -(-rows >> _PAGE_OF_ITEMS)
-        need((one["kind"] == NUMBERS) & (one["flags"] == SUM), "lengths")
-        need((one["power"] == 0) & (one["exceptions"] == 0), "lengths")
-        need(self._has_codes(one, rows), "bytes of lengths")
-        need(one["words"] == pages + 2, "words of lengths")
-        self._cut(at, one["width"])
+        need((streams["kind"] == NUMBERS) & (streams["flags"] == SUM), "lengths")
+        need((streams["power"] == 0) & (streams["exceptions"] == 0), "lengths")
+        need(self._has_codes(streams, rows), "bytes of lengths")
+        need(streams["words"] == pages + 2, "words of lengths")
+        self._cut(at, streams["width"])
         if not len(at):
             return
         first = self.records.first_word[at]
@@ -236,15 +251,15 @@ class _Parts:
             need(total == totals, "total of lengths")
         need(least <= total, "least of lengths")
 
-    def _has_codes(self, one: Array, rows: Array) -> Array:
+    def _has_codes(self, streams: Array, rows: Array) -> Array:
         """Return which streams have a code for each of so many rows."""
-        return one["nbytes"] == (rows + 7 >> 3 << 3) * one["width"].astype(np.int64)
+        return streams["nbytes"] == (rows + 7 >> 3 << 3) * streams["width"].astype(np.int64)
 
     def _cut(self, at: Array, width: Array) -> None:
         """Check that no chunk but the last ends within a value."""
-        one = self.streams[at]
-        several = one["nbytes"] > one["chunk"]
-        need(~several | (one["chunk"] % np.maximum(width, 1) == 0), "bytes of a chunk")
+        streams = self.streams[at]
+        several = streams["nbytes"] > streams["chunk"]
+        need(~several | (streams["chunk"] % np.maximum(width, 1) == 0), "bytes of a chunk")
 
 
 def _counted(counts: Array) -> Array:

@@ -105,17 +105,17 @@ class EncodedRows:
         if self.flags & NAN_IS_NULL and values is not None:
             assert self.form.dtype is not None
             floats = values.view(self.form.dtype)
-            found: Array = np.equal(floats, floats)
-            return None if found.all() else found
+            bits: Array = np.equal(floats, floats)
+            return None if bits.all() else bits
         stream = self.streams.get(VALID)
         if stream is None:
             return None
         if stream.kind == CONSTANT:
             return np.zeros(count_of(chosen), bool)
         if not isinstance(chosen, np.ndarray):
-            return _joined([_bits(stream, one) for one in chosen])
-        found = from_codes.numbers_at(stream, chosen >> 3, np.dtype(np.uint8))
-        return (found >> (chosen & 7).astype(np.uint8) & 1).view(bool)
+            return _joined([_bits(stream, rows) for rows in chosen])
+        bits = from_codes.numbers_at(stream, chosen >> 3, np.dtype(np.uint8))
+        return (bits >> (chosen & 7).astype(np.uint8) & 1).view(bool)
 
     # Values of one width.
 
@@ -234,9 +234,9 @@ class EncodedRows:
         pieces: list[Array] = []
         bounds: list[tuple[int, int]] = []
         total = 0
-        for one in chosen:
-            first = one.start >> page << page
-            piece = from_codes.ends(stream, rows, page, first, one.stop)[one.start - first :]
+        for run in chosen:
+            first = run.start >> page << page
+            piece = from_codes.ends(stream, rows, page, first, run.stop)[run.start - first :]
             bounds.append((int(piece[0]), int(piece[-1])))
             if piece[0] != total:
                 piece += total - int(piece[0])
@@ -272,7 +272,7 @@ class EncodedRows:
         is_text = self.form.is_text
         if data.kind == PER_ITEM:
             if not isinstance(chosen, np.ndarray):
-                chosen = _joined([np.arange(one.start, one.stop) for one in chosen])
+                chosen = _joined([np.arange(run.start, run.stop) for run in chosen])
             data.read_items(chosen, np.diff(ends), out)
             return not is_text or _is_ascii(out)
         if isinstance(chosen, np.ndarray):
@@ -484,8 +484,8 @@ def count_of(chosen: Chosen) -> int:
     if isinstance(chosen, np.ndarray):
         return len(chosen)
     count: int = 0
-    for one in chosen:
-        count += one.stop - one.start
+    for run in chosen:
+        count += run.stop - run.start
     return count
 
 

@@ -75,28 +75,28 @@ def of_bytes(
     rows = len(array)
     tried = _to_try(array, MAX_ITEMS, form.is_text)
     short = _of_short_items(lengths, data) if tried and not array.null_count else None
-    found = None
+    encoded = None
     for some in tried:
-        found = some.dictionary_encode() if short is None else short
-        items = found.dictionary
+        encoded = some.dictionary_encode() if short is None else short
+        items = encoded.dictionary
         if len(items) > min(MAX_ITEMS, rows // tuning.current.rows_per_item):
             return None
         nbytes = pc.sum(pc.binary_length(items)).as_py() or 0
         if nbytes > _MAX_TEXT_BYTES:
             return None
         if len(items) > tuning.current.few_items and not _is_worth(
-            found, nbytes, rows, data, worth
+            encoded, nbytes, rows, data, worth
         ):
             return None
-    if found is None:
+    if encoded is None:
         return None
     if form.is_text:
         try:
-            found.dictionary.validate(full=True)
+            encoded.dictionary.validate(full=True)
         except pa.ArrowInvalid as error:
             raise SchemaError(f"the text is not UTF-8: {error}") from None
-    items = _as_binary(found.dictionary)
-    codes = bytes_of(found.indices.buffers()[1]).view("<i4")[found.indices.offset :][:rows]
+    items = _as_binary(encoded.dictionary)
+    codes = bytes_of(encoded.indices.buffers()[1]).view("<i4")[encoded.indices.offset :][:rows]
     order = pc.array_sort_indices(items).to_numpy()
     ranks = np.empty(len(items), f"<u{max(width_of(len(items) - 1), 1)}")
     ranks[order] = np.arange(len(items))
@@ -150,9 +150,11 @@ def _of_short_items(lengths: Array, data: Array) -> pa.DictionaryArray | None:
     return pa.DictionaryArray.from_arrays(codes[words], items)
 
 
-def _is_worth(found: pa.DictionaryArray, nbytes: int, rows: int, data: Array, worth: Worth) -> bool:
+def _is_worth(
+    encoded: pa.DictionaryArray, nbytes: int, rows: int, data: Array, worth: Worth
+) -> bool:
     """True if codes of many items, which have `nbytes` bytes, are small beside the rows' text."""
-    items, codes = found.dictionary, found.indices
+    items, codes = encoded.dictionary, encoded.indices
     start = max(len(data) - TRIED_BYTES, 0) // 2
     tried = data[start : start + TRIED_BYTES]
     most = worth(tried) * len(data) / max(len(tried), 1)
@@ -198,19 +200,19 @@ def of_values(
     bits = _bits(values, width)
     present = bits if valid is None else bits[valid]
     keys = _as_arrow(present, width)
-    found = None
+    encoded = None
     for some in _to_try(keys, limit):
-        found = some.dictionary_encode()
-        if len(found.dictionary) > min(limit, len(present) // tuning.current.rows_per_item):
+        encoded = some.dictionary_encode()
+        if len(encoded.dictionary) > min(limit, len(present) // tuning.current.rows_per_item):
             return None
-    if found is None:
+    if encoded is None:
         return None
-    count = len(found.dictionary)
-    items = bytes_of(found.dictionary.buffers()[1])[: count * width].reshape(count, width)
+    count = len(encoded.dictionary)
+    items = bytes_of(encoded.dictionary.buffers()[1])[: count * width].reshape(count, width)
     order = _order(items, form)
     ranks = np.empty(count, f"<u{max(width_of(count - 1), 1)}")
     ranks[order] = np.arange(count)
-    coded = np.take(ranks, bytes_of(found.indices.buffers()[1]).view("<i4")[: len(present)])
+    coded = np.take(ranks, bytes_of(encoded.indices.buffers()[1]).view("<i4")[: len(present)])
     if valid is None:
         return coded, items[order]
     codes = np.zeros(len(valid), ranks.dtype)

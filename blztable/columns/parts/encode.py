@@ -163,11 +163,11 @@ class _PartBuilder:
         """Encode text or binary: items of a dictionary if they are few, or lengths and bytes."""
         array, offsets, lengths, data = _sound_items(array, form, self.valid)
         self.nbytes = form.width * self.rows + len(data)
-        found = None
+        encoded = None
         if not self.options.plain and not self.options.per_item:
-            found = dictionary.of_bytes(array, form, lengths, data, self.options.worth)
-        if found is not None:
-            codes, items = found
+            encoded = dictionary.of_bytes(array, form, lengths, data, self.options.worth)
+        if encoded is not None:
+            codes, items = encoded
             self.streams = dictionary.encode_items(codes, items)
             self._put_items(codes, items)
             return
@@ -277,7 +277,7 @@ class _PartBuilder:
 
     def _encode_integers(self, values: Array, form: Physical) -> None:
         low, high = numbers.extremes(values, self.valid, self.page)
-        words = [words_of_integers(one) for one in (low, high)]
+        words = [words_of_integers(bound) for bound in (low, high)]
         bounds.put(self.pages, *words)
         self.flags = EXACT_BOUNDS
         if self.options.plain:
@@ -287,16 +287,16 @@ class _PartBuilder:
         if not known.any() or low[known].min() == high[known].max():
             self._encode_constant(values, form)
             return
-        found = numbers.encode(values, (low, high), self.valid, self.page, form.width)
-        if found is not None and not self.options.has_bounds and not len(found.words):
-            found = replace(found, words=words[0])
-        below = form.width if found is None else found.width
+        stream = numbers.encode(values, (low, high), self.valid, self.page, form.width)
+        if stream is not None and not self.options.has_bounds and not len(stream.words):
+            stream = replace(stream, words=words[0])
+        below = form.width if stream is None else stream.width
         if self._encode_few(values, form, below):
             return
-        if found is None:
+        if stream is None:
             self._encode_plain(values, form)
         else:
-            self.streams = [found]
+            self.streams = [stream]
 
     def _encode_wide(self, values: Array, form: Physical) -> None:
         low = _as_one_word(values, form)
@@ -310,9 +310,9 @@ class _PartBuilder:
         if self.options.plain:
             self._encode_plain(values, form)
             return
-        found = numbers.encode(low, extremes, self.valid, self.page, form.width)
-        assert found is not None, "a word takes fewer bytes"
-        self.streams = [found]
+        stream = numbers.encode(low, extremes, self.valid, self.page, form.width)
+        assert stream is not None, "a word takes fewer bytes"
+        self.streams = [stream]
 
     def _encode_floats(self, values: Array, form: Physical) -> None:
         valid = self.valid
@@ -324,13 +324,13 @@ class _PartBuilder:
         ordered = valid
         if self.nans is not None:
             ordered = ~nans if valid is None else valid & ~nans
-        found = None
+        decimals = None
         if form.width == 8 and not self.options.plain and not self._is_constant(values):
-            found = numbers.decimals(values, valid)
+            decimals = numbers.decimals(values, valid)
         encoded, bases = None, None
-        if found is not None:
-            bases = numbers.extremes(found.integers, found.coded, self.page)
-            encoded = numbers.encode_decimals(found, values, bases, self.page)
+        if decimals is not None:
+            bases = numbers.extremes(decimals.integers, decimals.coded, self.page)
+            encoded = numbers.encode_decimals(decimals, values, bases, self.page)
         below = form.width if encoded is None else encoded.width
         if self._encode_few(values, form, below) or encoded is None or bases is None:
             bounds.of_floats(self.pages, values, form, self.page, ordered)
@@ -342,10 +342,10 @@ class _PartBuilder:
         self.streams = [encoded]
         self.flags = 0 if encoded.exceptions else EXACT_BOUNDS
         if encoded.exceptions:
-            assert found is not None
-            odd = found.exceptions
+            assert decimals is not None
+            odd = decimals.exceptions
             with np.errstate(over="ignore"):
-                scaled = values[odd] * numbers.POWERS[found.power]
+                scaled = values[odd] * numbers.POWERS[decimals.power]
             bounds.widen(self.pages, scaled, odd >> self.page)
 
     def _encode_plain_floats(self, values: Array, form: Physical) -> None:
@@ -369,10 +369,10 @@ class _PartBuilder:
         if self._is_constant(values):
             self._encode_constant(values, form)
             return True
-        found = dictionary.of_values(values, form, self.valid, below)
-        if found is not None:
-            self.streams = dictionary.encode_values(*found)
-        return found is not None
+        encoded = dictionary.of_values(values, form, self.valid, below)
+        if encoded is not None:
+            self.streams = dictionary.encode_values(*encoded)
+        return encoded is not None
 
     def _encode_constant(self, values: Array, form: Physical) -> None:
         row = 0 if self.valid is None else int(self.valid.argmax())

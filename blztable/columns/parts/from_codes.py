@@ -262,15 +262,15 @@ def ends(
     `first` is added to each. `start` is where a page begins.
     """
     least, width, words = int(stream.words[-1]), stream.width, stream.words
-    found = empty(stop - start + 1, np.int64)
-    found[0] = int(words[start >> page]) + first if start < rows else first
+    sums = empty(stop - start + 1, np.int64)
+    sums[0] = int(words[start >> page]) + first if start < rows else first
     if not width:
-        np.multiply(np.arange(1, len(found)), least, out=found[1:])
-        found[1:] += found[0]
+        np.multiply(np.arange(1, len(sums)), least, out=sums[1:])
+        sums[1:] += sums[0]
     total = 0.0
     for at, data in stream.runs(start * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width - start
-        place = found[1 + row : 1 + row + len(codes)]
+        place = sums[1 + row : 1 + row + len(codes)]
         if width >= 4:
             total += float(codes.sum(dtype="<f8"))
         if least:
@@ -278,15 +278,15 @@ def ends(
             np.cumsum(place, out=place)
         else:
             np.cumsum(codes, dtype=np.int64, out=place)
-        place += found[row]
+        place += sums[row]
     _check_total(total, stop - start, least)
     bounds = np.append(np.arange((start >> page) + 1, (stop - 1 >> page) + 1) << page, stop)
     if start < stop:
         number = -(-bounds // (1 << page))
-        here, there = found[bounds - start], words[number] + first
+        here, there = sums[bounds - start], words[number] + first
         is_end = (bounds & (1 << page) - 1 == 0) | (bounds == rows)
         need(np.where(is_end, here == there, here <= there).all(), "lengths of a page")
-    return found
+    return sums
 
 
 def ends_of_rows(stream: EncodedStream, rows: int, page: int, chosen: Array) -> tuple[Array, Array]:

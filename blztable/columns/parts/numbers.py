@@ -76,9 +76,9 @@ def encode(
     low, high = bounds
     width = width_of(span_of(low, high))
     if sums and width > 1 and valid is None:
-        found = _sums(values, page, min(width, size))
-        if found is not None:
-            return found
+        stream = _sums(values, page, min(width, size))
+        if stream is not None:
+            return stream
     if width >= size:
         return None
     data = distances(values, np.where(low <= high, low, low.dtype.type(0)), page, width)
@@ -141,7 +141,7 @@ def _steps(values: Array) -> Array:
 
 
 def _width_of_steps(parts: list[Array]) -> int:
-    least, most = min(int(one.min()) for one in parts), max(int(one.max()) for one in parts)
+    least, most = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     return width_of(most - least)
 
 
@@ -179,25 +179,25 @@ class Decimals:
 
 
 def encode_decimals(
-    found: Decimals, values: Array, bounds: tuple[Array, Array], page: int
+    decimals: Decimals, values: Array, bounds: tuple[Array, Array], page: int
 ) -> Stream | None:
     """Return doubles as codes of their integers; None if these need more than four bytes."""
     low, high = bounds
-    width = width_of(span_of(low, high) + found.has_nans)
+    width = width_of(span_of(low, high) + decimals.has_nans)
     if width > 4:
         return None
-    width = max(width, int(found.has_nans))
+    width = max(width, int(decimals.has_nans))
     base = np.where(low <= high, low, 0)
-    data = distances(found.integers, base, page, width)
-    if found.coded is not None and width:
+    data = distances(decimals.integers, base, page, width)
+    if decimals.coded is not None and width:
         codes = data.view(f"<u{width}")
-        codes[: len(values)][~found.coded] = 0
-        if found.has_nans:
+        codes[: len(values)][~decimals.coded] = 0
+        if decimals.has_nans:
             is_nan = values.view("<u8") == np.uint64(NAN)
             codes[: len(values)][is_nan] = codes.dtype.type((1 << 8 * width) - 1)
-    flags = (TIMES if found.times else 0) | (NAN_CODE if found.has_nans else 0)
-    encoded = _codes(data, width, power=found.power, flags=flags)
-    odd = found.exceptions
+    flags = (TIMES if decimals.times else 0) | (NAN_CODE if decimals.has_nans else 0)
+    encoded = _codes(data, width, power=decimals.power, flags=flags)
+    odd = decimals.exceptions
     if not len(odd):
         return encoded
     words = np.concatenate([base, odd, values[odd].view(WORD)])

@@ -104,7 +104,7 @@ class _Table:
             size = 1 << bits * count
             if size <= most and size * count * longest <= _MOST_BYTES:
                 group = count
-        dtypes = (one for one in ("|u1", "<u2", "<u4") if longest <= np.iinfo(one).max)
+        dtypes = (dtype for dtype in ("|u1", "<u2", "<u4") if longest <= np.iinfo(dtype).max)
         lengths = lengths.astype(next(dtypes, "<i8"))
         combinations, words = items, lengths
         if group > 1:

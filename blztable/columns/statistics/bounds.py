@@ -157,7 +157,7 @@ def ordered_type(type_: pa.DataType) -> pa.DataType:
 
 def _array(type_: pa.DataType, known: Array, *buffers: Array) -> pa.Array:
     """Return an array of a type; null where nothing is known."""
-    wrapped = [pa.py_buffer(np.ascontiguousarray(one)) for one in buffers]
+    wrapped = [pa.py_buffer(np.ascontiguousarray(buffer)) for buffer in buffers]
     return pa.Array.from_buffers(type_, len(known), [bitmap(known), *wrapped])
 
 

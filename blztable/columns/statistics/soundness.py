@@ -76,8 +76,8 @@ def false_statistics(array: pa.Array, records: Records) -> Iterator[tuple[int, s
 
 def _nans(array: pa.Array, valid: Array | None) -> Array:
     """Return which rows are NaN."""
-    found = np.isnan(values_of(array, physical(array.type)))
-    return found if valid is None else found & valid
+    nans = np.isnan(values_of(array, physical(array.type)))
+    return nans if valid is None else nans & valid
 
 
 def _beyond(
@@ -103,7 +103,7 @@ def _beyond(
     if form.form is Form.FLOAT:
         # As numbers, zeros of both signs are equal.
         many = np.full(len(stated), whole), np.full(len(stated), power)
-        pairs = [(floats_of_words(one), values_of_floats(word, *many)) for one, word in pairs]
+        pairs = [(floats_of_words(bound), values_of_floats(word, *many)) for bound, word in pairs]
     (least, low), (greatest, high) = pairs
     if is_exact:
         return least != low, greatest != high
@@ -122,9 +122,9 @@ def _items(array: pa.Array, records: Records, known: Array) -> tuple[Array, Arra
     low, high = np.zeros(len(pages), bool), np.zeros(len(pages), bool)
     binary = pa.large_binary() if physical(array.type).width == 8 else pa.binary()
     for page in np.flatnonzero(known).tolist():
-        found = pc.min_max(array.slice(page * rows, rows).cast(binary))
+        extremes = pc.min_max(array.slice(page * rows, rows).cast(binary))
         for name, wrong in (("min", low), ("max", high)):
-            item, stated = found[name].as_py(), int(pages[name][page])
+            item, stated = extremes[name].as_py(), int(pages[name][page])
             if not is_exact and name == "max" and stated == GREATEST:
                 continue  # This bound is not known.
             behind = item.removeprefix(prefix)
