@@ -122,7 +122,9 @@ def test_rows_without_a_value_bring_no_categories_of_another_dtype(categories):
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_categories_of_which_no_row_has_any_are_kept_in_a_stream_and_with_other_codes(ordered, rows):
+def test_categories_of_which_no_row_has_any_are_kept_in_a_stream_and_with_other_codes(
+    ordered, rows
+):
     column = pd.Categorical([None] * rows, categories=[2.5, 0.5], ordered=ordered)
     frame = pd.DataFrame({"a": column, "b": range(rows)})
     store = blz.MemoryStore()
@@ -135,7 +137,6 @@ def test_categories_of_which_no_row_has_any_are_kept_in_a_stream_and_with_other_
             t.alter_column("a", dtype=pa.dictionary(codes, pa.float64(), ordered))
             t.append(frame)
             assert t.to_pandas()["a"].dtype == column.dtype
-
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -208,4 +208,4 @@ def _of_size(
     child = items.take(pa.array(places, mask=hidden))
     validity = None if mask is None else pc.invert(mask).buffers()[1]
     # Arrow's own constructor ends the process if the size is 0.
-    return pa.Array.from_buffers(type_, len(shown), [validity], children=[child])
+    return pa.Array.from_buffers(type_, len(is_full), [validity], children=[child])
