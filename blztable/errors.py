@@ -313,3 +313,34 @@ class AccessError(StorageError, PermissionError):
     ...     print(error.filename)
     t.blz
     """
+
+
+class ErrorContext:
+    """Prefix the message of an error about stored bytes with its context, unless it has it.
+
+    This is a class and not a generator with `contextmanager`: since Python 3.12 the frame of such a
+    generator refers to the frame of its `__exit__`. An error that is replaced by another would then
+    hold itself, and all that was read, until the garbage collector runs.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: str) -> None:
+        """Remember the context."""
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, CorruptError | FormatError | LimitError):
+            raise self.named(error) from None
+
+    def named(self, error: BlzError) -> BlzError:
+        """Return an error with the context; a read that calls this makes no call without one."""
+        message = str(error)
+        if message.startswith(self._context):
+            return error
+        # An error of a chunk says first which one it is.
+        joint = "" if message.startswith(", ") else ": "
+        return type(error)(f"{self._context}{joint}{message}")

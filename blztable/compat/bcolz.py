@@ -22,7 +22,6 @@ from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
     ChunkHeader,
-    decompress_blocks,
     decompress_into,
 )
 from blztable.storage.store import KeyNotFound, Store
@@ -76,8 +75,9 @@ class ChunkFiles:
             decompress_into(compressed, header.typesize, out.ctypes.data, nbytes, limit)
             return
         whole = np.empty(nbytes, np.uint8)
-        first, last = np.array([start * width]), np.array([stop * width])
-        decompress_blocks(compressed, header.typesize, whole, first, last, limit)
+        ranges = np.array([start * width]), np.array([stop * width]), 0
+        address = whole.ctypes.data
+        decompress_into(compressed, header.typesize, address, nbytes, limit, ranges=ranges)
         out[:] = whole[start * width : stop * width]
 
 

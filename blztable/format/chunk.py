@@ -13,10 +13,12 @@ from typing import Self
 
 import blosc
 import numpy as np
+from isal.isal_zlib import crc32
 
 from blztable.errors import BlzError, CorruptError, FormatError
 from blztable.format.checksums import Buffer
 
+decompress_ptr = blosc.blosc_extension.decompress_ptr
 CHUNK_HEADER = struct.Struct("<BBBBIII")
 # The header of a chunk of one block, with the offset of this block.
 ONE_BLOCK = struct.Struct("<BBBBIIIi")
@@ -115,62 +117,127 @@ class Compression:
 
 
 def decompress_into(
-    chunk: Buffer, typesize: int, address: int, nbytes: int, most: int = MAX_CHUNK_BYTES
+    chunk: Buffer,
+    typesize: int,
+    address: int,
+    nbytes: int,
+    most: int = MAX_CHUNK_BYTES,
+    crc: int | None = None,
+    ranges: tuple[np.ndarray, np.ndarray, int] | None = None,
 ) -> None:
     """Decompress `chunk` to the `nbytes` bytes at `address`, after checking its whole header.
 
-    `most` is the limit of `nbytes`.
-
-    Raises
-    ------
-    CorruptError
-        The header contradicts itself, the length of `chunk`, or the expected sizes.
-    FormatError
-        The codec is not supported.
-    """
-    _checked(chunk, typesize, nbytes, most)
-    _decompress(chunk, address, nbytes)
-
-
-def decompress_blocks(
-    chunk: Buffer,
-    typesize: int,
-    out: np.ndarray,
-    starts: np.ndarray,
-    stops: np.ndarray,
-    most: int = MAX_CHUNK_BYTES,
-) -> None:
-    """Decompress the Blosc blocks of `chunk` that have bytes of some ranges.
-
-    Blosc compresses a chunk block by block. A block is decompressed alone as a chunk that has no
-    other block. If most blocks are needed, the whole chunk is decompressed.
+    This is one function, and not one for each check, because a read calls it for every chunk.
 
     Parameters
     ----------
     chunk
         The chunk.
-    typesize
-        The expected typesize.
-    out
-        Room for the whole chunk. Bytes outside the ranges are left as they are, or overwritten.
-    starts, stops
-        The byte ranges, within the decompressed chunk.
+    typesize, nbytes
+        The expected typesize and decompressed bytes.
+    address
+        Where there is room for `nbytes` bytes.
     most
-        The limit of the size of the decompressed chunk.
+        The limit of `nbytes`.
+    crc
+        The expected crc32 of the chunk; None if it was compared before.
+    ranges
+        Where the ranges of bytes that are needed begin and end, and where the decompressed chunk
+        begins; None if all bytes are needed. Each range has bytes in the chunk. Other bytes are
+        left as they are, or overwritten: a Blosc block that has no needed byte is not decompressed.
 
     Raises
     ------
-    CorruptError, FormatError
-        As `decompress_into`, or the offsets of the blocks are invalid.
+    CorruptError
+        The header contradicts itself, the length of `chunk`, or the expected sizes; the offsets of
+        the blocks are invalid, or the crc32 is another one.
+    FormatError
+        The codec is not supported.
     """
-    nbytes, address = len(out), out.__array_interface__["data"][0]
-    flags, size = _checked(chunk, typesize, nbytes, most)
+    assert 0 < nbytes <= most, nbytes
+    if crc is not None and crc32(chunk) != crc:
+        raise CorruptError(f"crc32 is {crc32(chunk):08x}, expected {crc:08x}")
+    length = len(chunk)
+    if length < CHUNK_HEADER.size:
+        raise CorruptError(f"a chunk has {length} bytes; its header alone takes 16")
+    version, version_lz, flags, stored_typesize, stored_nbytes, blocksize, ctbytes = (
+        CHUNK_HEADER.unpack_from(chunk)
+    )
+    if (
+        version != VERSION
+        or version_lz != VERSION_LZ
+        or flags & RESERVED
+        or not 0 < stored_typesize == typesize
+        or stored_nbytes != nbytes
+        or ctbytes != length
+        or not CHUNK_HEADER.size < ctbytes <= nbytes + CHUNK_HEADER.size
+        or not 1 <= blocksize <= nbytes
+        or (flags & BYTE_SHUFFLE and flags & BIT_SHUFFLE)
+    ):
+        header = ChunkHeader.decode(chunk)
+        raise CorruptError(
+            f"a chunk header does not match: {header}; "
+            f"expected typesize {typesize}, nbytes {nbytes}, ctbytes {length}"
+        )
+    blocks = [(chunk, 0, nbytes)]
+    if flags & MEMCPYED:
+        if ctbytes != nbytes + CHUNK_HEADER.size:
+            raise CorruptError(
+                f"an uncompressed chunk has {ctbytes} bytes; expected {nbytes + CHUNK_HEADER.size}"
+            )
+    else:
+        if flags >> CODEC_SHIFT not in CODEC_NAMES:
+            codec = flags >> CODEC_SHIFT
+            name = " (Snappy, which python-blosc lacks)" if codec == SNAPPY else ""
+            raise FormatError(
+                f"a chunk is compressed with codec {codec}{name}; "
+                f"supported are {sorted(CODEC_NAMES)}"
+            )
+        if flags >> CODEC_SHIFT == BLOSCLZ and length > MAX_CHUNK_BYTES + CHUNK_HEADER.size:
+            raise FormatError(
+                f"a chunk of {length} bytes is compressed with blosclz, which is not safe for more "
+                f"than {MAX_CHUNK_BYTES}"
+            )
+        nblocks = -(-nbytes // blocksize)
+        if CHUNK_HEADER.size + 4 * nblocks > ctbytes:
+            raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
+        if ranges is not None and nblocks > 1:
+            blocks = _blocks_of(*ranges, chunk, flags, typesize, nbytes, blocksize) or blocks
+    for block, place, room in blocks:
+        try:
+            # blosc.decompress_ptr would turn an exception of a signal handler into a TypeError.
+            written = decompress_ptr(block, address + place)
+        except (blosc.blosc_extension.error, ValueError, SystemError) as error:
+            raise CorruptError(f"a chunk does not decompress: {error}") from None
+        if written != room:
+            raise CorruptError(f"a chunk decompressed to {written} bytes; expected {room}")
+
+
+def _blocks_of(
+    starts: np.ndarray,
+    stops: np.ndarray,
+    low: int,
+    chunk: Buffer,
+    flags: int,
+    typesize: int,
+    nbytes: int,
+    size: int,
+) -> list[tuple[Buffer, int, int]]:
+    """Return the Blosc blocks that have bytes of some ranges, each as a chunk with one block.
+
+    With each, where it is decompressed to and its bytes. Return none of them if the whole chunk is
+    to be decompressed, because most of its blocks are needed.
+    """
     count = -(-nbytes // size)
     if len(starts) == 1:
-        needed = list(range(int(starts[0]) // size, (int(stops[0]) - 1) // size + 1))
+        first, last = max(int(starts[0]) - low, 0), min(int(stops[0]) - low, nbytes)
+        needed = list(range(first // size, (last - 1) // size + 1))
     else:
         # Methods of arrays: functions of numpy make calls of Python.
-        firsts, lasts = starts // size, (stops - 1) // size
+        firsts, lasts = (starts - low) // size, (stops - low - 1) // size
+        if len(firsts) and (firsts[0] < 0 or lasts[-1] >= count):
+            # Other chunks have bytes of the same ranges.
+            firsts, lasts = np.maximum(firsts, 0), np.minimum(lasts, count - 1)
         is_needed = np.zeros(count + 1, np.bool_)
         is_needed[firsts[firsts == lasts]] = True
         for wide in (firsts < lasts).nonzero()[0].tolist():
@@ -178,9 +245,8 @@ def decompress_blocks(
         needed = is_needed.nonzero()[0].tolist()
     # A last block that Blosc does not shuffle as the others is left to Blosc.
     is_odd = bool(nbytes % (8 * typesize)) and count - 1 in needed
-    if flags & MEMCPYED or len(needed) > MANY_BLOCKS * count or is_odd:
-        _decompress(chunk, address, nbytes)
-        return
+    if len(needed) > MANY_BLOCKS * count or is_odd:
+        return []
     # Python's lists: a chunk has few blocks.
     offsets = np.frombuffer(chunk, "<i4", count, CHUNK_HEADER.size).tolist()
     # Blocks lie one after another, in any order: threads may have written them.
@@ -189,6 +255,7 @@ def decompress_blocks(
         raise CorruptError(f"a block lies outside of its chunk of {len(chunk)} bytes")
     ends = dict(pairwise(ordered))
     data = memoryview(chunk)
+    found: list[tuple[Buffer, int, int]] = []
     for block in needed:
         start = offsets[block]
         stop = ends[start]
@@ -199,7 +266,8 @@ def decompress_blocks(
         head = ONE_BLOCK.pack(
             VERSION, VERSION_LZ, form, typesize, room, room, length, ONE_BLOCK.size
         )
-        _decompress(head + data[start:stop], address + block * size, room)
+        found.append((head + data[start:stop], block * size, room))
+    return found
 
 
 def address_of(array: np.ndarray) -> int:
@@ -246,65 +314,3 @@ def are_sound(
     packed = _KNOWN_CODECS[flags >> CODEC_SHIFT] & (CHUNK_HEADER.size + 4 * blocks <= sizes)
     is_stored = flags & MEMCPYED != 0
     return sound & np.where(is_stored, sizes == nbytes + CHUNK_HEADER.size, packed)
-
-
-def _checked(
-    chunk: Buffer, typesize: int, nbytes: int, most: int = MAX_CHUNK_BYTES
-) -> tuple[int, int]:
-    """Check the header of a chunk of `nbytes` bytes; return its flags and its blocksize."""
-    assert 0 < nbytes <= most, nbytes
-    length = len(chunk)
-    if length < CHUNK_HEADER.size:
-        raise CorruptError(f"a chunk has {length} bytes; its header alone takes 16")
-    version, version_lz, flags, stored_typesize, stored_nbytes, blocksize, ctbytes = (
-        CHUNK_HEADER.unpack_from(chunk)
-    )
-    if (
-        version != VERSION
-        or version_lz != VERSION_LZ
-        or flags & RESERVED
-        or not 0 < stored_typesize == typesize
-        or stored_nbytes != nbytes
-        or ctbytes != length
-        or not CHUNK_HEADER.size < ctbytes <= nbytes + CHUNK_HEADER.size
-        or not 1 <= blocksize <= nbytes
-        or (flags & BYTE_SHUFFLE and flags & BIT_SHUFFLE)
-    ):
-        header = ChunkHeader.decode(chunk)
-        raise CorruptError(
-            f"a chunk header does not match: {header}; "
-            f"expected typesize {typesize}, nbytes {nbytes}, ctbytes {length}"
-        )
-    if flags & MEMCPYED:
-        if ctbytes != nbytes + CHUNK_HEADER.size:
-            raise CorruptError(
-                f"an uncompressed chunk has {ctbytes} bytes; expected {nbytes + CHUNK_HEADER.size}"
-            )
-    else:
-        if flags >> CODEC_SHIFT not in CODEC_NAMES:
-            codec = flags >> CODEC_SHIFT
-            name = " (Snappy, which python-blosc lacks)" if codec == SNAPPY else ""
-            raise FormatError(
-                f"a chunk is compressed with codec {codec}{name}; "
-                f"supported are {sorted(CODEC_NAMES)}"
-            )
-        if flags >> CODEC_SHIFT == BLOSCLZ and length > MAX_CHUNK_BYTES + CHUNK_HEADER.size:
-            raise FormatError(
-                f"a chunk of {length} bytes is compressed with blosclz, which is not safe for more "
-                f"than {MAX_CHUNK_BYTES}"
-            )
-        nblocks = -(-nbytes // blocksize)
-        if CHUNK_HEADER.size + 4 * nblocks > ctbytes:
-            raise CorruptError(f"a chunk of {ctbytes} bytes cannot hold {nblocks} blocks")
-    return flags, blocksize
-
-
-def _decompress(chunk: Buffer, address: int, nbytes: int) -> None:
-    """Decompress a chunk whose header was checked."""
-    try:
-        # blosc.decompress_ptr would turn an exception of a signal handler into a TypeError.
-        written = blosc.blosc_extension.decompress_ptr(chunk, address)
-    except (blosc.blosc_extension.error, ValueError, SystemError) as error:
-        raise CorruptError(f"a chunk does not decompress: {error}") from None
-    if written != nbytes:
-        raise CorruptError(f"a chunk decompressed to {written} bytes; expected {nbytes}")

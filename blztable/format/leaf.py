@@ -14,7 +14,16 @@ from isal.isal_zlib import crc32
 from blztable.cached import cached_property
 from blztable.errors import CorruptError
 from blztable.format import deletions
-from blztable.format.records import KINDS, MAX_FILE, MAX_ROWS, WORD, Array, Records, need
+from blztable.format.records import (
+    KINDS,
+    MAX_FILE,
+    MAX_ROWS,
+    WORD,
+    Array,
+    Records,
+    behind_each_other,
+    need,
+)
 
 HEADER = struct.Struct("<8sIIII")
 MAGIC = b"blz-leaf"
@@ -111,14 +120,15 @@ class Leaf:
         self._checked = np.zeros(self.columns, bool)
 
     def _check_index(self, start: int) -> None:
-        index = self.index
-        counts = np.stack([index[name].astype(np.int64) for name in COUNTED])
-        counts[-1] += -counts[-1] % 8
-        self._sizes = self.entries * ITEMSIZES[0] + (counts * ITEMSIZES[1:, None]).sum(0)
-        need(counts[[0, 1, 2, 4], 0] == 0, "counts of the first slice")
-        ends = start + self._sizes.cumsum()
-        need(index["offset"] == (ends - self._sizes).astype(np.uint64), "offset of a slice")
-        need(ends[-1] == len(self.data), "bytes of a leaf")
+        # The counts are the last numbers of the index, in the order of COUNTED.
+        counts = self.index.view("<u4").reshape(-1, 8)[:, 3:].astype(np.int64)
+        need(counts[0, [0, 1, 2, 4]] == 0, "counts of the first slice")
+        counts[:, -1] += -counts[:, -1] % 8
+        self._sizes = counts @ ITEMSIZES[1:] + self.entries * ITEMSIZES[0]
+        ends = self._sizes.cumsum() + start
+        offsets = self.index["offset"].view(np.int64)
+        need(offsets == ends - self._sizes, "offset of a slice")
+        need(bool(ends[-1] == len(self.data)), "bytes of a leaf")
 
     def _slice(self, number: int) -> memoryview:
         offset, size = int(self.index["offset"][number]), int(self._sizes[number])
@@ -135,9 +145,8 @@ class Leaf:
     def groups(self) -> Array:
         """Return the record of each entry, checked."""
         groups = np.frombuffer(self._slice(0), GROUP, self.entries)
-        need(groups["stored"] < MAX_ROWS, "rows of a row group")
-        need(groups["rows"] <= groups["stored"], "rows of a row group")
-        need(groups["rows"] > 0, "rows of a row group")
+        rows, stored = groups["rows"], groups["stored"]
+        need((rows > 0) & (rows <= stored) & (stored < MAX_ROWS), "rows of a row group")
         need(groups["file"] <= MAX_FILE, "number of a file")
         if self.level:
             need((groups["file"] > 0) & (groups["groups"] > 0), "a leaf in a leaf")
@@ -145,8 +154,8 @@ class Leaf:
             need(len(self.deleted) == 0, "deleted rows in a leaf of leaves")
         else:
             need((groups["groups"] == 1) & (groups["size"] == 0), "a row group")
-            stored = groups["stored"].astype(np.int64)
-            gone = stored - groups["rows"].astype(np.int64)
+            stored = stored.astype(np.int64)
+            gone = stored - rows.astype(np.int64)
             deletions.check(self.deleted, groups["deleted"].astype(np.int64), stored, gone)
         return groups
 
@@ -161,30 +170,64 @@ class Leaf:
         The records of a column are compared with their checksum and checked once.
         """
         chosen = np.arange(self.columns) if columns is None else np.asarray(columns, np.int64)
-        unread = chosen[~self._checked[chosen]]
-        for number in unread.tolist():
-            self._slice(number + 1)
-        index = self.index[chosen + 1]
-        counts = np.stack(
-            [np.full(len(index), self.entries, np.int64)]
-            + [index[name].astype(np.int64) for name in COUNTED]
-        )
-        begin = index["offset"].astype(np.int64)
-        arrays = []
-        for kind, count in zip(KINDS, counts, strict=True):
-            if len(chosen) == 1:
-                array = np.frombuffer(self.data, kind, int(count[0]), int(begin[0]))
-            else:
-                words = np.frombuffer(self.data, _words(kind))
-                array = words[_places(begin, count, kind.itemsize)].view(kind)
-            arrays.append(array)
-            begin = begin + count * kind.itemsize
-        records = Records(len(chosen), self.entries, *arrays)
-        if len(unread):
-            records.check(self.level)
-            need(records.counts() == counts, "counts of the index")
-            self._checked[chosen] = True
+        if self._checked[chosen].all():
+            return self._records(chosen)[0]
+        records, counts = self._compared(chosen)
+        records.check(self.level)
+        need(records.counts() == counts, "counts of the index")
+        self._checked[chosen] = True
         return records
+
+    def _compared(self, chosen: Array) -> tuple[Records, Array]:
+        """Return unchecked records of some columns, and their counts, if the checksums agree."""
+        for number in chosen[~self._checked[chosen]].tolist():
+            self._slice(number + 1)
+        return self._records(chosen)
+
+    def _records(self, chosen: Array) -> tuple[Records, Array]:
+        """Return the records of some columns, and their counts, a row for each of KINDS."""
+        arrays: list[Array] = []
+        if len(chosen) == 1:
+            offset, _, *row = self.index[int(chosen[0]) + 1].item()
+            for kind, one in zip(KINDS, (self.entries, *row), strict=True):
+                arrays.append(np.frombuffer(self.data, kind, one, offset))
+                offset += one * kind.itemsize
+            return Records(1, self.entries, *arrays), np.array([[self.entries], *zip(row)])
+        index = self.index[chosen + 1]
+        counts = np.empty((len(KINDS), len(chosen)), np.int64)
+        counts[0] = self.entries
+        counts[1:] = index.view("<u4").reshape(-1, 8)[:, 3:].T
+        begin = index["offset"].astype(np.int64)
+        for kind, count in zip(KINDS, counts, strict=True):
+            words = np.frombuffer(self.data, _words(kind))
+            arrays.append(words[_places(begin, count, kind.itemsize)].view(kind))
+            begin = begin + count * kind.itemsize
+        return Records(len(chosen), self.entries, *arrays), counts
+
+
+def check_together(leaves: Sequence[Leaf], columns: Sequence[int] | Array) -> None:
+    """Check the records of columns of leaves of one level at once, before each leaf does so.
+
+    The records of many leaves are checked in the time of a few. CorruptError does not say which
+    leaf is damaged.
+    """
+    chosen = np.asarray(columns, np.int64)
+    new = [leaf for leaf in leaves if not leaf._checked[chosen].all()]
+    if len(new) < 2 or not len(chosen):
+        return
+    compared = [leaf._compared(chosen) for leaf in new]
+    parts = [len(records.parts) for records, _ in compared]
+    arrays = behind_each_other([records for records, _ in compared])
+    whole = Records(1, sum(parts), *arrays)
+    whole.check(new[0].level)
+    # Where the records of each column of each leaf end.
+    entries = np.repeat([leaf.entries for leaf in new], len(chosen))
+    ends = np.append(0, entries.cumsum())
+    found = np.stack([first[ends] for first in whole.firsts])
+    counts = np.concatenate([of for _, of in compared], axis=1)
+    need(found[:, 1:] - found[:, :-1] == counts, "counts of the index")
+    for leaf in new:
+        leaf._checked[chosen] = True
 
 
 def _words(kind: np.dtype[Any]) -> np.dtype[Any]:

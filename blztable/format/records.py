@@ -286,7 +286,7 @@ def take(pool: Sequence[Records], parts: Array, columns: int) -> Records:
     entries = len(parts) // columns if columns else 0
     whole = pool[0]
     if len(pool) > 1:
-        arrays = _behind_each_other(pool)
+        arrays = behind_each_other(pool)
         whole = Records(1, len(arrays[0]), *arrays)
     firsts = whole.firsts
     if not len(parts) or (parts[1:] - parts[:-1] == 1).all():
@@ -315,7 +315,7 @@ def join(records: Sequence[Records]) -> Records:
     if any(piece.columns != columns for piece in records):
         raise ValueError("records of different columns cannot be joined")
     if columns == 1:
-        return Records(1, sum(piece.entries for piece in records), *_behind_each_other(records))
+        return Records(1, sum(piece.entries for piece in records), *behind_each_other(records))
     first, parts = 0, []
     for piece in records:
         count = columns * piece.entries
@@ -337,10 +337,10 @@ def stack(records: Iterable[Records], count: int | None = None) -> Records:
     if len(entries) != 1:
         raise ValueError("records of different entries cannot be stacked")
     columns = sum([part.columns for part in parts])
-    return Records(columns, entries.pop(), *_behind_each_other(parts))
+    return Records(columns, entries.pop(), *behind_each_other(parts))
 
 
-def _behind_each_other(records: Sequence[Records]) -> list[Array]:
+def behind_each_other(records: Sequence[Records]) -> list[Array]:
     """Return the arrays of all records, in the order of KINDS."""
     # `np.concatenate` takes a thousand times longer for thousands of arrays of structs.
     arrays = zip(*[piece.arrays for piece in records], strict=True)

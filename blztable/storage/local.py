@@ -55,6 +55,23 @@ class Directories:
         self._path = path
         self._disk = disk
         self._kept: dict[str, Descriptor] = {}
+        # Below these levels, the directory of the file that was opened last.
+        self._last: tuple[Sequence[str], Descriptor] | None = None
+
+    def open_file(self, key: str) -> LocalReader:
+        """Open the file under `key`; the next one is often in the same directory."""
+        *prefix, name = parts_of(key)
+        last = self._last
+        if last is not None and last[0] == prefix:
+            # Another process may have removed the directory, and made it again.
+            with suppress(KeyNotFound):
+                return open_file(name, last[1].fd, self.where(key))
+            self._last = None
+        with self.open(prefix) as directory:
+            reader = open_file(name, directory.fd, self.where(key))
+            if len(prefix) > 1:
+                self._last = prefix, directory.descriptor
+            return reader
 
     def open(self, parts: Sequence[str], *, make: bool = False) -> DirectoryInUse:
         """Open a directory (() is the root); with `make`, create missing levels."""
@@ -84,6 +101,7 @@ class Directories:
     def close(self) -> None:
         """Drop the descriptors; a later call opens them again."""
         self._kept.clear()
+        self._last = None
 
     def _keep(self, level: str, *, make: bool = False) -> Descriptor:
         """Return the root ("") or a level right below it, opened once."""
@@ -162,9 +180,7 @@ class LocalStore(Store):
 
     def open(self, key: str) -> LocalReader:
         """Open the value under `key`."""
-        *prefix, name = parts_of(key)
-        with self._directories.open(prefix) as directory:
-            return open_file(name, directory.fd, self._where(key))
+        return self._directories.open_file(key)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value."""

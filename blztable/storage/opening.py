@@ -97,10 +97,15 @@ class DirectoryInUse(Closing):
         self._open: Descriptor | None = directory
 
     @property
+    def descriptor(self) -> Descriptor:
+        """The owner of the descriptor."""
+        assert self._open is not None
+        return self._open
+
+    @property
     def fd(self) -> int:
         """The descriptor."""
-        assert self._open is not None
-        return self._open.fd
+        return self.descriptor.fd
 
     def close(self) -> None:
         """Release the directory; closing twice is harmless."""

@@ -41,7 +41,8 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Raise ValueError if `on_corrupt` is not one of its choices."""
-        check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
+        if self.on_corrupt not in ON_CORRUPT:
+            check_choice("on_corrupt", self.on_corrupt, ON_CORRUPT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,9 @@ def listed(columns: Iterable[Names], argument: str) -> list[Names]:
     """Return the names as a list; TypeError if they are none."""
     if isinstance(columns, str):
         raise TypeError(f"{argument} must be a list of names, not a str; pass [{columns!r}]")
-    if not isinstance(columns, Iterable):
+    if not isinstance(columns, list | Iterable):
         raise TypeError(f"{argument} must be a list of names, not {type(columns).__name__}")
-    return list(map(column_of, columns))
+    return [one if isinstance(one, str) else column_of(one) for one in columns]
 
 
 def repeatable(names: Any) -> Any:

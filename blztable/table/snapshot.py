@@ -264,17 +264,11 @@ class Snapshot:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with self.reader() as reader:
-            everything = self._spans(scan, 0, self.rows)
+            everything = select.row_spans(self.version, scan, range(self.rows))
             for window in select.windows(self.projection, read, everything, None, scan):
                 yield partial(self.window, positions, window, reader, scan, options, schema)
         if self.unfinished:
             yield lambda: display.ReadTable(no_rows(schema), self.unfinished)
-
-    def _spans(self, scan: Scan | None, start: int, stop: int) -> list[RowSpan]:
-        """Return rows of the table by row group, without those of which a filter leaves none."""
-        if scan is None:
-            return spans_of(self.version, start, stop)
-        return scan.spans(start, stop)
 
     def window(
         self,
@@ -289,7 +283,13 @@ class Snapshot:
         read = partial(select.select, reader, positions, window, scan)
         with self._guarded():
             rows, lost = query.salvage.salvaged(
-                read, self.projection, self.opened, positions, scan, window, options.on_corrupt
+                read,
+                self.projection,
+                self.opened,
+                positions,
+                scan,
+                lambda: window,
+                options.on_corrupt,
             )
         if lost:
             self.check_open()
@@ -306,7 +306,7 @@ class Snapshot:
         """Return the pages and bytes that a read with this filter decodes and skips."""
         with self._guarded():
             scan = self.scan(filters)
-            everything = self._spans(scan, 0, self.rows)
+            everything = select.row_spans(self.version, scan, range(self.rows))
             return query.explain.explain(self.projection, positions, everything, scan)
 
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
@@ -384,24 +384,22 @@ class Snapshot:
         options: ReadOptions,
         with_nans: Container[int] = (),
     ) -> tuple[select.Selected, list[DamagedRows]]:
-        scan = self.scan(options.filters)
-        row_spans = self._spans(scan, start, stop)
-        progress = None
+        rows, progress = range(start, stop), None
         if options.progress is not None:
             progress = Progress(options.progress, stop - start, len(positions))
 
-        reader = self.reader()
-        read = partial(
-            select.read_selected, reader, positions, scan, row_spans, progress, with_nans
-        )
         with self._guarded():
+            filters, projection = options.filters, self.projection
+            scan = None if filters is None else Scan(projection, filters)
+            reader = self.opened(projection)
+            read = partial(select.read_selected, reader, positions, scan, rows, progress, with_nans)
             selected, lost = query.salvage.salvaged(
                 read,
-                self.projection,
+                projection,
                 self.opened,
                 positions,
                 scan,
-                row_spans,
+                partial(select.row_spans, self.version, scan, rows),
                 options.on_corrupt,
                 with_nans,
             )

@@ -28,7 +28,6 @@ from blztable.format.chunk import (
     WRITABLE_CODECS,
     ChunkHeader,
     Compression,
-    decompress_blocks,
     decompress_into,
 )
 
@@ -63,7 +62,8 @@ class Destination:
 
     def fill_blocks(self, chunk, typesize, ranges):
         starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
-        decompress_blocks(chunk, typesize, self.inside, starts, stops)
+        address, nbytes = self.inside.ctypes.data, self.inside.nbytes
+        decompress_into(chunk, typesize, address, nbytes, ranges=(starts, stops, 0))
 
     @property
     def is_untouched(self):

@@ -8,7 +8,7 @@ from isal.isal_zlib import crc32
 
 from blztable.errors import CorruptError
 from blztable.format.deletions import RUN_BITS
-from blztable.format.leaf import COUNTED, GROUP, HEADER, Leaf, encode
+from blztable.format.leaf import COUNTED, GROUP, HEADER, Leaf, check_together, encode
 from blztable.format.records import (
     CHUNK,
     KINDS,
@@ -165,7 +165,7 @@ def resealed(data, position, name, value):
     return bytes(data)
 
 
-@pytest.mark.parametrize(
+VALUES_IN_PLACE = pytest.mark.parametrize(
     "value",
     [
         pytest.param(lambda old, most: most, id="most"),
@@ -173,6 +173,9 @@ def resealed(data, position, name, value):
         pytest.param(lambda old, most: 0, id="zero"),
     ],
 )
+
+
+@VALUES_IN_PLACE
 @pytest.mark.parametrize(("position", "name"), FIELDS)
 def test_a_false_record_with_right_checksums_is_refused_or_harmless(position, name, value):
     groups, deleted, records = described(7, 3, 2)
@@ -185,3 +188,51 @@ def test_a_false_record_with_right_checksums_is_refused_or_harmless(position, na
     assert len(got.chunk_offset) == len(got.chunks) == len(got.chunk_nbytes)
     assert (got.chunk_nbytes > 0).all()
     assert (got.chunk_nbytes <= 8 << 20).all()
+
+
+@VALUES_IN_PLACE
+@pytest.mark.parametrize(("position", "name"), FIELDS)
+def test_leaves_that_are_checked_together_are_refused_if_one_of_them_is(position, name, value):
+    sound = [encode(0, groups, deleted, join(records)) for groups, deleted, records in drawn(3)]
+    changed = resealed(sound[1], position, name, value)
+    one, many = Leaf(changed), [Leaf(sound[0]), Leaf(changed), Leaf(sound[2])]
+    # The changed record is one of the last column.
+    for columns in ([one.columns - 1], range(one.columns)):
+        if is_refused(Leaf(changed).records, columns):
+            assert is_refused(check_together, many, columns)
+            assert is_refused(many[1].records, columns)
+        else:
+            check_together(many, columns)
+    check_together([Leaf(data) for data in sound], range(3))
+
+
+def drawn(count):
+    return [described(seed, 3, seed) for seed in range(2, 2 + count)]
+
+
+def is_refused(call, *arguments):
+    try:
+        call(*arguments)
+    except CorruptError:
+        return True
+    return False
+
+
+def test_leaves_that_are_checked_together_have_the_records_that_each_has():
+    leaves = [
+        Leaf(encode(0, groups, deleted, join(records))) for groups, deleted, records in drawn(5)
+    ]
+    check_together(leaves, [2, 0])
+    for leaf, (groups, deleted, records) in zip(leaves, drawn(5), strict=True):
+        found, alone = leaf.records([2, 0]), Leaf(encode(0, groups, deleted, join(records)))
+        assert same(found, alone.records([2, 0]))
+
+
+def test_counts_that_agree_only_over_all_leaves_are_refused():
+    data = [encode(0, groups, deleted, join(records)) for groups, deleted, records in drawn(5)]
+    has_prefix = [bool(Leaf(one).records([2]).parts["prefix"][-1]) for one in data]
+    less = has_prefix.index(True)
+    more = less - 1
+    data[less] = resealed(data[less], 0, "prefix", lambda old, most: old - 1)
+    data[more] = resealed(data[more], 0, "prefix", lambda old, most: old + 1)
+    assert is_refused(check_together, list(map(Leaf, data)), [2])

@@ -8,6 +8,7 @@ import fcntl
 import gc
 import os
 import resource
+import shutil
 import socket
 import stat
 import subprocess
@@ -870,7 +871,7 @@ def test_where_permissions_cannot_be_changed_files_are_written_all_the_same(
 
 def test_no_descriptor_is_leaked(store, root):
     store.list_names("")
-    store.list_names("data")
+    store.get(KEY)
     before = open_fds()
     os.mkfifo(root / "data/fifo")
     for _ in range(3):
@@ -891,14 +892,14 @@ def test_no_descriptor_is_leaked(store, root):
     assert open_fds() == before
 
 
-def test_a_store_keeps_three_descriptors_and_gives_them_back(store, root):
+def test_a_store_keeps_four_descriptors_and_gives_them_back(store, root):
     store.close()
     before = open_fds()
     for i in range(50):
         store.put_new(f"data/many{i}/x", [b""])
         store.get(f"data/many{i}/x")
     store.list_names("meta")
-    assert len(open_fds() - before) == 3
+    assert len(open_fds() - before) == 4
     store.close()
     assert open_fds() == before
     LocalStore(root).get(KEY)
@@ -1022,7 +1023,8 @@ def test_threads_that_come_first_together_open_each_level_once(root, store):
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(open_fds() - before) == 2
+        # The root, "data" and the directory of the file.
+        assert len(open_fds() - before) == 3
         fresh.close()
 
 
@@ -1063,3 +1065,14 @@ def test_on_windows_the_module_imports_and_a_store_says_what_it_needs():
     )
     assert done.stderr == ""
     assert "Linux or macOS" in done.stdout
+
+
+def test_a_directory_that_was_removed_and_made_again_is_read(tmp_path):
+    store, other = LocalStore(tmp_path), LocalStore(tmp_path)
+    store.put("data/a/1", b"first")
+    assert store.get("data/a/1") == b"first"
+    shutil.rmtree(tmp_path / "data" / "a")
+    other.put("data/a/2", b"second")
+    assert store.get("data/a/2") == b"second"
+    with pytest.raises(KeyNotFound):
+        store.get("data/a/1")

@@ -106,7 +106,7 @@ def test_an_interrupt_ends_a_filtered_read(
 ):
     if read == "take":
         # It has no filter, and decompresses the blocks of single rows.
-        module, name, times = parts, "decompress_blocks", 1
+        module, name, times = parts, "decompress_into", 1
     with blz.open(path) as table:
         READS[read](table)
         before = set(threading.enumerate())

@@ -63,6 +63,11 @@ class EncodedRows:
         return physical(self.type.value_type if self.is_dictionary else self.type)
 
     @cached_property
+    def _stored_type(self) -> pa.DataType:
+        """Return the type that the rows have as an array."""
+        return stored_type(self.type)
+
+    @cached_property
     def is_dictionary(self) -> bool:
         """True if the type is a dictionary."""
         return bool(pa.types.is_dictionary(self.type))
@@ -72,10 +77,13 @@ class EncodedRows:
         if isinstance(chosen, slice):
             start, stop, _ = chosen.indices(self.rows)
             chosen = [slice(start, max(start, stop))]
-        count = count_of(chosen)
-        type_, form = stored_type(self.type), self.form.form
+        type_, form = self._stored_type, self.form.form
         if self.is_dictionary:
             return self._coded(chosen)
+        if form is Form.BYTES:
+            ends, body = self.text(chosen)
+            return self._with_offsets(type_, chosen, ends, [body])
+        count = count_of(chosen)
         if pa.types.is_null(type_):
             return nulls(count, pa.null())
         if form is Form.NOTHING:
@@ -83,9 +91,6 @@ class EncodedRows:
         if form is Form.ITEMS:
             ends = self.ends(chosen)[0]
             return self._with_offsets(type_, chosen, ends, [], [nulls(int(ends[-1]), pa.null())])
-        if form is Form.BYTES:
-            ends, body = self.text(chosen)
-            return self._with_offsets(type_, chosen, ends, [body])
         values = self.allocate(count * self.form.width)
         self.fill(chosen, view(values))
         valid = self.valid(chosen, view(values))
@@ -190,7 +195,7 @@ class EncodedRows:
 
     def _look_up(self, stream: EncodedStream, chosen: slice | Array, out: Array) -> None:
         """Put the items of codes into a result."""
-        items = _items_view(self._item_bytes, self.form.width)
+        items = self._items_of_width
         if not isinstance(chosen, slice) or not stream.width:
             rows = [chosen] if isinstance(chosen, slice) else chosen
             items.take(self.checked(self.codes(rows)), out=out, mode="wrap")
@@ -249,7 +254,8 @@ class EncodedRows:
         """Return the offsets and the bytes of items of text or binary."""
         lengths = self.streams.get(LENGTHS)
         if lengths is not None and lengths.kind == DICTIONARY:
-            return spell(self.binary_items, self.checked(self.codes(chosen)), self.allocate)
+            codes = self.checked(self.codes(chosen))
+            return spell(self.binary_items, self._longest_item, codes, self.allocate)
         ends, begins, stops = self.ends(chosen)
         body = self.allocate(int(ends[-1]))
         out, is_ascii = view(body), True
@@ -381,8 +387,8 @@ class EncodedRows:
     def checked(self, codes: Array) -> Array:
         """Return codes, if each numbers an item."""
         count = self.item_count
-        if count < 1 << 8 * codes.dtype.itemsize and len(codes):
-            need(int(codes.max()) < count, "codes: one numbers no item")
+        if count < 1 << 8 * codes.itemsize and len(codes) and codes.max() >= count:
+            raise CorruptError("a stream has the wrong codes: one numbers no item")
         return codes
 
     @cached_property
@@ -394,6 +400,16 @@ class EncodedRows:
     def _item_bytes(self) -> Array:
         """Return the bytes of all items."""
         return _all_bytes(self.streams[ITEMS_VALUES])
+
+    @cached_property
+    def _items_of_width(self) -> Array:
+        """Return the items, of one width, as numpy moves them fastest."""
+        return _items_view(self._item_bytes, self.form.width)
+
+    @cached_property
+    def _longest_item(self) -> int:
+        """Return the bytes of the longest item of text or binary."""
+        return int(np.diff(self._item_ends).max(initial=0))
 
     @cached_property
     def binary_items(self) -> pa.Array:

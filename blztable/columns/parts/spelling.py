@@ -31,16 +31,18 @@ _MOST_COMBINATIONS, _MOST_BYTES = 1 << 14, 1 << 20
 
 
 def spell(
-    items: pa.Array, codes: Array, make: Callable[[int], pa.Buffer]
+    items: pa.Array, longest: int, codes: Array, make: Callable[[int], pa.Buffer]
 ) -> tuple[Array, pa.Buffer]:
     """Return the offsets and the bytes of the items of checked codes, in memory that `make` makes.
 
-    `items` are large binary without nulls.
+    `items` are large binary without nulls, the longest of so many bytes.
     """
-    longest = int(np.diff(offsets_of(items, "<i8")).max(initial=0))
     if len(codes) < _FEW_ROWS and longest * len(codes) < _MOST_TAKEN:
         taken = items.take(pa.array(codes))
-        return offsets_of(taken, "<i8"), taken.buffers()[2] or pa.py_buffer(b"")
+        _, ends, body = taken.buffers()
+        if not len(codes):
+            return np.zeros(1, np.int64), pa.py_buffer(b"")
+        return np.frombuffer(ends, "<i8", len(codes) + 1), body or pa.py_buffer(b"")
     table = _Table.of(items, len(codes), codes.itemsize)
     need(float(table.longest) * len(codes) < 1 << 62, "bytes of items")
     ends = empty(len(codes) + 1, np.int64)

@@ -63,10 +63,10 @@ class EncodedStream(Protocol):
         """Put the bytes from `start` to `stop` into a result; yield each piece that is there."""
 
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
-        """Yield the chunks that have bytes of ascending ranges.
+        """Yield bytes that have those of ascending ranges: some chunks together.
 
-        Yields where the chunk begins, the first of the ranges that have bytes in it, the one behind
-        the last, and the bytes of the chunk; those outside of the ranges may be anything.
+        Yields where they begin, the first of the ranges that have bytes in them, the one behind the
+        last, and the bytes; those outside of the ranges may be anything.
         """
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:

@@ -136,7 +136,7 @@ def any_where(staged: StagedVersion, filters: object) -> Predicate:
             scan = Scan(opened.projection, expression)
             for span in scan.within(spans):
                 opened.forget_before(span.group)
-                if scan.filter([span], opened).count:
+                if scan.filter(scan.morsels([span]), opened).count:
                     return True
         return False
 

@@ -88,7 +88,9 @@ def _whole(version: Version, group: int, on_corrupt: str) -> tuple[pa.Table, lis
     columns, rows = range(len(version.schema)), version.row_groups[group]
     projection, span = Projection.of(version), [RowSpan(group, 0, rows)]
     read = partial(read_selected, OpenColumns(projection), columns, None, span, None)
-    selected, lost = salvaged(read, projection, OpenColumns, columns, None, span, on_corrupt)
+    selected, lost = salvaged(
+        read, projection, OpenColumns, columns, None, lambda: span, on_corrupt
+    )
     for damaged in lost:
         if damaged.column is not None and not version.schema.field(damaged.column).nullable:
             raise SchemaError(

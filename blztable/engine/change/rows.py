@@ -320,7 +320,7 @@ class Condition:
         """Select the rows for which the filter is true; release earlier row groups."""
         rows = self._opened.version.row_groups[group]
         self._opened.forget_before(group)
-        matching = self._scan.filter([RowSpan(group, 0, rows)], self._opened)
+        matching = self._scan.filter(self._scan.morsels([RowSpan(group, 0, rows)]), self._opened)
         if matching.count in (0, rows):
             return RowMask(rows, matching.count)
         check_rows(rows, "the rows of a row group")

@@ -186,7 +186,7 @@ class _Finder:
         """Return the rows of a row group; parts of earlier row groups are released."""
         span = RowSpan(group, 0, opened.version.row_groups[group])
         opened.forget_before(group)
-        some = scan.filter(scan.within([span]), opened, self.new.on)
+        some = scan.filter(scan.morsels(scan.within([span])), opened, self.new.on)
         rows = [selected.picked().rows for selected in some.selection]
         if not rows:
             return _MatchedRows(np.empty(0, np.int64), np.empty(0, np.int64), span.count)

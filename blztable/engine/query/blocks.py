@@ -10,15 +10,19 @@ from itertools import pairwise
 import numpy as np
 
 from blztable import tuning
+from blztable.cached import cached_property
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.limits import PAGE_BYTES, check_rows
 from blztable.format import deletions
 from blztable.format.deletions import DeletedIn
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Blocks:
-    """Ranges of rows in table order; a block lies within one row group."""
+    """Ranges of rows in table order; a block lies within one row group.
+
+    A plan keeps blocks, so what follows from them is made once.
+    """
 
     groups: np.ndarray
     starts: np.ndarray
@@ -36,10 +40,43 @@ class Blocks:
             self.groups[chosen], self.starts[chosen], self.stops[chosen], self.open[:, chosen]
         )
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """Number of rows of each block."""
         return self.stops - self.starts
+
+    @cached_property
+    def count(self) -> int:
+        """Number of rows of all blocks."""
+        return int(self.rows.sum())
+
+    @cached_property
+    def page_of(self) -> dict[tuple[int, ...], int | None]:
+        """By columns, the power of two of their smallest page; None if they have none."""
+        return {}
+
+    @cached_property
+    def _divided(self) -> dict[int, "Blocks"]:
+        return {}
+
+    def divided(self, page: int) -> "Blocks":
+        """Return the blocks divided into pages of so many rows, as a power of two."""
+        found = self._divided.get(page)
+        if found is None:
+            found = self._divided[page] = self.pages(1 << page)[0]
+        return found
+
+    @cached_property
+    def _opened(self) -> dict[int, "Blocks"]:
+        return {}
+
+    def opened(self, number: int) -> "Blocks":
+        """Return the blocks in which a step is open."""
+        found = self._opened.get(number)
+        if found is None:
+            is_open = self.open[number]
+            found = self._opened[number] = self if is_open.all() else self[is_open]
+        return found
 
     @classmethod
     def joined(cls, parts: Sequence["Blocks"]) -> "Blocks":
@@ -124,6 +161,7 @@ class Blocks:
         )
         return pages, which
 
+    @cached_property
     def spans(self) -> list[RowSpan]:
         """Return the rows as spans; adjacent blocks are joined."""
         if not len(self.groups):

@@ -10,12 +10,15 @@ Knows nothing of files, nor of the steps of a filter.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
 from blztable.arrow.types import as_stored, bits_of
+from blztable.columns.parts.decode import MOST_KEPT_VALUES
 from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan
@@ -24,6 +27,8 @@ from blztable.errors import CorruptError
 # Row groups that tell whether a column has codes, and the share of their rows that must have them.
 # A look at all row groups may take as long as a scan.
 _LOOKED_AT, _CODED_SHARE = 8, 0.9
+# Row groups of which a step of a filter keeps which codes pass.
+_KEPT_GROUPS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +39,44 @@ class CodedColumn:
     ----------
     type
         The type of the column.
-    parts
-        For each row group the value of each code, and the codes of its rows.
+    groups, parts
+        The row groups, and for each of them the value of each code, and the codes of its rows.
     """
 
     type: pa.DataType
+    groups: Sequence[int]
     parts: Sequence[tuple[pa.Array, pa.ChunkedArray]]
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return sum([len(codes) for _, codes in self.parts])
+        count = 0
+        for _, codes in self.parts:
+            count += len(codes)
+        return count
 
-    def mask(self, condition: Callable[[pa.ChunkedArray], np.ndarray]) -> np.ndarray:
+    def mask(
+        self,
+        condition: Callable[[pa.ChunkedArray], np.ndarray],
+        known: dict[int, np.ndarray],
+    ) -> np.ndarray:
         """Return for each row whether a condition is true.
 
         Parameters
         ----------
         condition
             Returns for each value of the column's type whether the condition is true.
+        known
+            By row group, what it returned for the values; the same is not asked again.
         """
-        masks = []
-        for values, codes in self.parts:
-            # At the end, whether a null passes.
-            passing = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
-            masks += [_passing(passing, chunk) for chunk in codes.chunks]
+        masks: list[np.ndarray] = []
+        for group, (values, codes) in zip(self.groups, self.parts, strict=True):
+            passing = known.get(group)
+            if passing is None:
+                # At the end, whether a null passes.
+                passing = condition(pa.chunked_array([values, pa.nulls(1, values.type)]))
+                if len(values) <= MOST_KEPT_VALUES and len(known) < _KEPT_GROUPS:
+                    known[group] = passing
+            masks += map(partial(_passing, passing), codes.chunks)
         return masks[0] if len(masks) == 1 else np.concatenate(masks)
 
     def decoded(self) -> pa.ChunkedArray:
@@ -83,10 +102,12 @@ def read(reader: ColumnReader, index: int, spans: Sequence[RowSpan]) -> CodedCol
     if parts is None:
         return None
     for values, codes in parts:
-        if any(numbers_of(chunk).max() >= len(values) for chunk in codes.chunks):
-            # To read the values fails with an error that names the file.
-            return None
-    return CodedColumn(reader.projection.schema.field(index).type, parts)
+        for chunk in codes.chunks:
+            if numbers_of(chunk).max() >= len(values):
+                # To read the values fails with an error that names the file.
+                return None
+    groups = list(dict.fromkeys(map(attrgetter("group"), spans)))
+    return CodedColumn(reader.projection.schema.field(index).type, groups, parts)
 
 
 def has_codes(reader: ColumnReader, index: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from blztable.engine.query.blocks import morsels
 from blztable.engine.query.expressions import text_of
-from blztable.engine.query.morsel import unread
+from blztable.engine.query.morsel import is_unread
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
@@ -57,8 +57,8 @@ def explain(
         names += projection.schema.names[len(names) :]
         steps = [text_of(step.expression) for step in scan.steps]
         filtered, groups_in_leaves = scan.columns, scan.plan.groups_in_leaves
-        selected = scan.blocks(selected).spans()
-        scan = None if scan.is_decided else scan
+        selected = scan.blocks(selected).spans
+        scan = None if scan.plan.is_decided else scan
     counted = {position: _PageCounts() for position in dict.fromkeys([*filtered, *positions])}
     with OpenColumns(projection) as reader:
         for position, spans in _reads(selected, positions, scan):
@@ -96,12 +96,13 @@ def _reads(
         read: dict[int, np.ndarray] = {}
         for number, step in enumerate(scan.steps):
             chosen = morsel.open[number]
-            for position in unread(step.columns, chosen, read):
-                read[position] = chosen
-                yield position, morsel[chosen].spans()
+            for position in step.columns:
+                if position not in read or is_unread(chosen, read[position]):
+                    read[position] = chosen
+                    yield position, morsel[chosen].spans
         for position in dict.fromkeys(positions):
             if position not in read or not read[position].all():
-                yield position, morsel.spans()
+                yield position, morsel.spans
 
 
 def _count(

@@ -28,7 +28,7 @@ from blztable.arrow.nested.assemble import decoded
 from blztable.arrow.nested.casts import has_safe_fields, inner_field
 from blztable.arrow.nested.nodes import is_nested
 from blztable.arrow.nested.paths import Names, value_of
-from blztable.arrow.types import REFUSALS, as_compared, bits_of, bytes_of, compared_type, nulls
+from blztable.arrow.types import REFUSALS, as_compared, bits_of, compared_type, nulls
 from blztable.engine.query import literals, where
 from blztable.engine.query.expression_tree import (
     Argument,
@@ -233,7 +233,7 @@ def evaluate(
     SchemaError if a value does not allow it: a division by zero, a cast that overflows.
     """
     if columns:
-        arrays = [comparable(column) for column in columns.values()]
+        arrays = list(map(comparable, columns.values()))
         table = pa.Table.from_arrays(arrays, names=list(columns))
     else:
         check_rows(rows, text_of(expression))
@@ -252,10 +252,12 @@ def mask(
     """Return for each row whether a filter is true; a null counts as false."""
     whole = evaluate(expression, columns, rows).combine_chunks()
     valid, values = whole.buffers()
+    if values is None:
+        return np.zeros(0, np.bool_)
     # Arrow's own conversion to numpy is many times slower.
-    true = bits_of(bytes_of(values), whole.offset, len(whole))
+    true = bits_of(np.frombuffer(values, np.uint8), whole.offset, rows)
     if whole.null_count:
-        true &= bits_of(bytes_of(valid), whole.offset, len(whole))
+        true &= bits_of(np.frombuffer(valid, np.uint8), whole.offset, rows)
     return true.view(np.bool_)
 
 
@@ -374,7 +376,7 @@ def _ambiguous(name: str) -> SchemaError:
 
 def project(expressions: Sequence[pc.Expression], table: pa.Table) -> list[pa.ChunkedArray]:
     """Return the value of each expression for each row; raises one of `REFUSALS`."""
-    names = [str(place) for place in range(len(expressions))]
+    names = list(map(str, range(len(expressions))))
     if any(map(pa.types.is_struct, table.schema.types)):
         expressions, table = _with_columns_for_fields(expressions, table)
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))

@@ -37,8 +37,8 @@ from blztable.format.records import ITEM_CHUNKS
 
 # Bytes of a row of which most chunks have no wanted one if single rows are read.
 LARGE_ROW = 1 << 13
-# Answers of `_page_of` that are kept with a filter.
-_KEPT_PAGES = 256
+# Flags of fewer rows are made without a look at the memory of the machine.
+UNCHECKED_ROWS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,15 @@ class Step:
     pruner: Pruner
     # The terms of its own conjuncts; empty if the expression has no tree.
     terms: tuple[Term, ...]
+    # By row group: for each code of the one column, whether the conjunct is true of its value.
+    passing: dict[int, np.ndarray] = field(default_factory=dict)
 
     def mask(self, columns: Mapping[int, pa.ChunkedArray], rows: int) -> np.ndarray:
         """Return for each row whether the conjunct is true."""
-        arrays = [columns[index] for index in self.columns]
-        return expressions.mask(self.expression, dict(zip(self.names, arrays, strict=True)), rows)
+        named = {}
+        for index, name in zip(self.columns, self.names, strict=True):
+            named[name] = columns[index]
+        return expressions.mask(self.expression, named, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,47 +98,14 @@ class _RowsToRead:
     picked: Sequence[RowIndices] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MorselFacts:
-    """What the morsels of a filter learn of the columns.
-
-    Attributes
-    ----------
-    uncoded
-        The columns that were asked for codes, and have none.
-    pages
-        The power of two of the smallest page of columns in some row groups; None if single rows of
-        these are read.
-    """
-
-    uncoded: set[int] = field(default_factory=set)
-    pages: dict[tuple[tuple[int, ...], bytes], int | None] = field(default_factory=dict)
-
-    def page(
-        self, projection: Projection, columns: Sequence[int], groups: np.ndarray
-    ) -> int | None:
-        """Return what `pages` has of columns in some row groups, or find it out."""
-        key = tuple(columns), groups.tobytes()
-        try:
-            return self.pages[key]
-        except KeyError:
-            # Other threads may drop what they find here.
-            page = _page_of(projection, columns, np.unique(groups))
-        if len(self.pages) >= _KEPT_PAGES:
-            self.pages.clear()
-        self.pages[key] = page
-        return page
-
-
 class Morsel:
     """Blocks of rows, and the rows among them that pass the steps applied so far."""
 
-    def __init__(self, blocks: Blocks, reader: ColumnReader, known: "MorselFacts") -> None:
-        """All rows pass until a step is applied; what is learned is put into `known`."""
+    def __init__(self, blocks: Blocks, reader: ColumnReader, uncoded: set[int]) -> None:
+        """All rows pass until a step is applied; columns without codes are put into `uncoded`."""
         self._blocks = blocks
-        self._block_rows = blocks.rows
         self._reader = reader
-        self._known = known
+        self._uncoded = uncoded
         # A flag for each row; None until a step evaluates rows, because they may be too many.
         self._passing: np.ndarray | None = None
         # Columns that were read, and a flag for each row: they have its value.
@@ -143,16 +114,16 @@ class Morsel:
     def apply(self, number: int, step: Step) -> None:
         """Keep the rows for which the step is true; only blocks where it is open are evaluated."""
         blocks, passing = self._blocks, self._passing
-        is_open = blocks.open[number]
-        if not is_open.any():
+        some = blocks.opened(number)
+        if not len(some.groups):
             return
+        if blocks.count > UNCHECKED_ROWS:
+            check_rows(blocks.count, "the rows of a filter")
+        rows = blocks.open[number].repeat(blocks.rows)
         if passing is None:
-            check_rows(int(self._block_rows.sum()), "the rows of a filter")
-            some = blocks[is_open]
-            rows = is_open.repeat(self._block_rows)
-            read = _RowsToRead(rows, int(some.rows.sum()), some.spans())
+            read = _RowsToRead(rows, some.count, some.spans)
         else:
-            rows = is_open.repeat(self._block_rows) & passing
+            rows &= passing
             read = self._pages(rows, step.columns) or self._picked(rows)
         if not read.count:
             return
@@ -169,17 +140,20 @@ class Morsel:
         """Return the pages that have one of these rows; None to read single rows."""
         if self._reader.picks_rows:
             return None
-        blocks = self._blocks
-        page = self._known.page(self._reader.projection, columns, blocks.groups)
+        blocks, key = self._blocks, tuple(columns)
+        if key not in blocks.page_of:
+            groups = np.unique(blocks.groups)
+            blocks.page_of[key] = _page_of(self._reader.projection, columns, groups)
+        page = blocks.page_of[key]
         if page is None:
             return None
-        pages, _ = blocks.pages(1 << page)
+        pages = blocks.divided(page)
         counts = pages.rows
         has_row = np.logical_or.reduceat(rows, counts.cumsum() - counts)
         count = int(counts[has_row].sum())
         if np.count_nonzero(rows) * tuning.current.rows_per_selected <= count:
             return None
-        return _RowsToRead(has_row.repeat(counts), count, pages[has_row].spans())
+        return _RowsToRead(has_row.repeat(counts), count, pages[has_row].spans)
 
     def _picked(self, rows: np.ndarray) -> _RowsToRead:
         """Return these rows, one by one."""
@@ -192,17 +166,17 @@ class Morsel:
         if len(step.columns) != 1 or not step.terms or read.indices is not None:
             return None
         (index,) = step.columns
-        if index not in self._columns and index not in self._known.uncoded:
+        if index not in self._columns and index not in self._uncoded:
             coded = codes.read(self._reader, index, read.spans)
             if coded is None:
-                self._known.uncoded.add(index)
+                self._uncoded.add(index)
             else:
                 self._columns[index] = read.rows, coded
         _, coded = self._columns.get(index, (None, None))
         if not isinstance(coded, CodedColumn) or read.count != len(coded):
             return None
         try:
-            return coded.mask(lambda values: step.mask({index: values}, len(values)))
+            return coded.mask(lambda values: step.mask({index: values}, len(values)), step.passing)
         except SchemaError:
             # Arrow cannot evaluate the condition on a value that no row may have.
             return None
@@ -211,7 +185,7 @@ class Morsel:
         """Return the rows that pass all steps, and these columns of them."""
         columns = list(dict.fromkeys(columns))
         if self._passing is None:
-            spans = self._blocks.spans()
+            spans = self._blocks.spans
             arrays = self._reader.columns(columns, spans) if columns else ()
             return FilteredRows(spans, dict(zip(columns, arrays, strict=True)))
         picked = self._picked(self._passing)
@@ -235,7 +209,11 @@ class Morsel:
     ) -> dict[int, pa.ChunkedArray]:
         """Return columns of these rows; of those that do not cover them yet, `read` is read."""
         known = self._columns
-        missing = unread(columns, rows.rows, {index: of for index, (of, _) in known.items()})
+        missing = [
+            index
+            for index in dict.fromkeys(columns)
+            if index not in known or is_unread(rows.rows, known[index][0])
+        ]
         if missing:
             if read.indices is None:
                 arrays = self._reader.columns(missing, read.spans)
@@ -243,7 +221,10 @@ class Morsel:
                 arrays = self._reader.rows(missing, read.picked)
             for index, values in zip(missing, arrays, strict=True):
                 known[index] = read.rows, values
-        return {index: _of(rows, *known[index]) for index in columns}
+        found = {}
+        for index in columns:
+            found[index] = _of(rows, *known[index])
+        return found
 
 
 def _of(
@@ -273,10 +254,6 @@ def _page_of(projection: Projection, columns: Sequence[int], groups: np.ndarray)
     return None if (parts["flags"] & ITEM_CHUNKS).any() else int(parts["page"].min())
 
 
-def unread(columns: Iterable[int], rows: np.ndarray, read: Mapping[int, np.ndarray]) -> list[int]:
-    """Return the columns that were not read yet in all of these rows (or blocks)."""
-    return [
-        index
-        for index in dict.fromkeys(columns)
-        if index not in read or (not read[index].all() and bool((rows > read[index]).any()))
-    ]
+def is_unread(rows: np.ndarray, read: np.ndarray) -> bool:
+    """True if some of these rows (or blocks) were not read yet, given those that were."""
+    return not read.all() and bool((rows > read).any())

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blztable.arrow.nested.nodes import counts_nulls
-from blztable.arrow.types import REFUSALS, compared_type
+from blztable.arrow.types import REFUSALS, bits_of, bytes_of, compared_type, mask_of
 from blztable.columns.statistics.bounds import Zones, above_prefix
 from blztable.engine.query.expression_tree import Call, Field, Literal, Term, tree
 from blztable.engine.query.expressions import project
@@ -43,6 +43,16 @@ class Kleene:
     true: np.ndarray
     false: np.ndarray
     null: np.ndarray
+
+    @property
+    def may(self) -> np.ndarray:
+        """For each zone: True if a row may match the filter."""
+        return self.true
+
+    @property
+    def must(self) -> np.ndarray:
+        """For each zone: True if all rows must match the filter."""
+        return ~(self.false | self.null)
 
 
 def anything(zones: int) -> Kleene:
@@ -274,14 +284,6 @@ class _Set:
     nulls: _NullTest
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """For each zone: True if a row may match the filter, True if all rows must match it."""
-
-    may: np.ndarray
-    must: np.ndarray
-
-
 class Pruner:
     """A filter, compiled for one schema; `columns` are the indices of the columns it compares."""
 
@@ -294,10 +296,9 @@ class Pruner:
         self._rule = _anything if term is None else _rule(term, schema, used)
         self.columns = tuple(sorted(used))
 
-    def evaluate(self, zones: int, columns: Mapping[int, Zones]) -> Match:
+    def evaluate(self, zones: int, columns: Mapping[int, Zones]) -> Kleene:
         """Match each of `zones` zones, none empty, given the statistics by column index."""
-        flags = self._rule(ZoneStatistics(zones, columns))
-        return Match(flags.true, ~(flags.false | flags.null))
+        return self._rule(ZoneStatistics(zones, columns))
 
 
 def _rule(term: Term, schema: pa.Schema, used: set[int]) -> Rule:
@@ -451,6 +452,13 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
     return may, must
 
 
+def _may_hold(test: pa.Array) -> np.ndarray:
+    """Return for each zone whether a test is true, or null because a bound is not known."""
+    found = bits_of(bytes_of(test.buffers()[1]), test.offset, len(test)).view(np.bool_)
+    valid = mask_of(test)
+    return found if valid is None else found | ~valid
+
+
 def _compared(operands: Sequence[Operand], tests: Tests, statistics: ZoneStatistics) -> Kleene:
     """Evaluate a comparison; it is false for a NaN."""
     kinds = [each.value_kinds(statistics) for each in operands]
@@ -461,7 +469,7 @@ def _compared(operands: Sequence[Operand], tests: Tests, statistics: ZoneStatist
     results = project_bounds([*if_true, *if_false], operands, statistics)
     if results is None:
         return Kleene(value, value | nan, null)
-    holds = [np.asarray(pc.fill_null(test, True)) for test in results]
+    holds = list(map(_may_hold, results))
     true = np.logical_and.reduce(holds[: len(if_true)])
     false = np.logical_or.reduce(holds[len(if_true) :])
     return Kleene(value & true, value & false | nan, null)

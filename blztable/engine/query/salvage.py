@@ -39,7 +39,7 @@ def salvaged(
     opened: Callable[[Projection], ColumnReader],
     columns: Sequence[int],
     scan: Scan | None,
-    rows: Sequence[RowSpan],
+    rows: Callable[[], Sequence[RowSpan]],
     on_corrupt: str,
     with_nans: Container[int] = (),
 ) -> tuple[Selected, list[DamagedRows]]:
@@ -51,6 +51,8 @@ def salvaged(
         Reads these columns of the rows that pass the filter.
     opened : callable
         Returns a new reader of a projection.
+    rows : callable
+        Returns the rows that `read` reads.
     on_corrupt : {"raise", "skip", "null"}
         What is done about damage: raise it, leave out the rows, or make the values null.
 
@@ -67,16 +69,17 @@ def salvaged(
         if on_corrupt == "raise" or not is_damage(error):
             raise
     else:
-        _log.debug(
-            "%s: read %d rows of %d columns in %.4f s",
-            projection.version.store.name,
-            len(whole.numbers),
-            len(columns),
-            monotonic() - started,
-        )
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "%s: read %d rows of %d columns in %.4f s",
+                projection.version.store.name,
+                len(whole.numbers),
+                len(columns),
+                monotonic() - started,
+            )
         return whole, []
     salvage = _Salvage(projection, opened, columns, scan, with_nans, on_corrupt == "null")
-    selected, damage = salvage.of(rows)
+    selected, damage = salvage.of(rows())
     for damaged in damage:
         _log.info("%s: %s", projection.version.store.name, damaged)
     return selected, damage

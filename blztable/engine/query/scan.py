@@ -29,7 +29,7 @@ from blztable.engine.query import expressions
 from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.expression_tree import Call, Term, names, parts
 from blztable.engine.query.fields import as_columns
-from blztable.engine.query.morsel import FilteredRows, Morsel, MorselFacts, Step
+from blztable.engine.query.morsel import FilteredRows, Morsel, Step
 from blztable.engine.query.pruning import Pruner
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan, stored_spans
@@ -67,8 +67,8 @@ class Plan:
         The row groups that have these, the live rows of the table before each, and its live rows.
     groups_in_leaves
         How many row groups the leaves have that may match.
-    known
-        What morsels learned of the columns.
+    uncoded
+        The columns that were asked for codes, and have none.
     is_decided
         True if the records alone answer the filter, for all rows.
     """
@@ -83,7 +83,11 @@ class Plan:
     rows: np.ndarray
     groups_in_leaves: int
     is_decided: bool
-    known: MorselFacts = field(default_factory=MorselFacts)
+    uncoded: set[int] = field(default_factory=set)
+    # The windows of the last read, and their morsels (`select`).
+    windows: dict[tuple[range, int], list[tuple[list[RowSpan], list[Blocks]]]] = field(
+        default_factory=dict
+    )
 
 
 class Scan:
@@ -105,11 +109,6 @@ class Scan:
         """Indices of the columns that the filter refers to."""
         return self.plan.columns
 
-    @property
-    def is_decided(self) -> bool:
-        """True if the records alone answer the filter, for all rows."""
-        return self.plan.is_decided
-
     def spans(self, start: int, stop: int) -> list[RowSpan]:
         """Return the rows from `start` to `stop` of the table, in row groups that may match."""
         plan = self.plan
@@ -128,12 +127,15 @@ class Scan:
         groups = set(self.plan.groups.tolist())
         return [span for span in spans if span.group in groups]
 
+    def morsels(self, spans: Sequence[RowSpan]) -> list[Blocks]:
+        """Return the rows of these spans that may match, cut into morsels."""
+        return list(cutting.morsels(self.blocks(spans)))
+
     def filter(
-        self, spans: Sequence[RowSpan], reader: ColumnReader, columns: Sequence[int] = ()
+        self, morsels: Sequence[Blocks], reader: ColumnReader, columns: Sequence[int] = ()
     ) -> FilteredRows:
-        """Return the rows of these spans that match, and these columns of them."""
+        """Return the rows of these morsels that match, and these columns of them."""
         reader = reader.of(self.projection)
-        morsels = list(cutting.morsels(self.blocks(spans)))
         if len(morsels) == 1:
             return self._apply(morsels[0], reader).result(columns)
         results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
@@ -155,7 +157,7 @@ class Scan:
     def _apply(self, blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""
         try:
-            return self._applied(self.steps, blocks, reader)
+            return self._applied(self.plan.steps, blocks, reader)
         except SchemaError as error:
             failure = error
         # Arrow does not evaluate y in `false and y`, so the whole filter may have a value although
@@ -173,7 +175,7 @@ class Scan:
 
     def _applied(self, steps: Sequence[Step], blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Return the blocks as a morsel to which these steps were applied in order."""
-        morsel = Morsel(blocks, reader, self.plan.known)
+        morsel = Morsel(blocks, reader, self.plan.uncoded)
         for number, step in enumerate(steps):
             morsel.apply(number, step)
         return morsel

@@ -12,6 +12,7 @@ A read without a filter, or with one that the records decide, decodes straight i
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,16 @@ from blztable.columns.statistics.bounds import (
     zones_of_groups,
 )
 from blztable.columns.types import one_array
+from blztable.engine.query.blocks import Blocks
 from blztable.engine.query.scan import Scan, records_of
 from blztable.engine.read.column_reader import ColumnReader
-from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans
+from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan, spans, spans_of
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
+
+# Row groups of a read of which a plan keeps the windows.
+_KEPT_GROUPS = 256
 
 
 def row_windows(
@@ -76,23 +81,24 @@ def read_selected(
     reader: ColumnReader,
     columns: Sequence[int],
     scan: Scan | None,
-    rows: Sequence[RowSpan],
+    rows: range | Sequence[RowSpan],
     progress: Progress | None,
     with_nans: Container[int] = (),
 ) -> Selected:
-    """Return columns of these rows, or of the rows among them that pass the filter.
+    """Return columns of these rows of the table, or of those among them that pass the filter.
 
     Without a filter, the columns `with_nans` may have NaN in place of null. Closes the reader.
     """
     results = []
     with reader:
-        if scan is None or scan.is_decided:
-            rows = rows if scan is None else scan.blocks(rows).spans()
-            arrays = reader.columns(columns, rows, progress, with_nans)
-            return Selected(arrays, numbers(reader.projection.version, rows))
-        nbytes = tuning.current.filter_bytes
-        for window in windows(reader.projection, scan.columns, rows, nbytes, scan):
-            results.append(select(reader, columns, window, scan))
+        if scan is None or scan.plan.is_decided:
+            found = row_spans(reader.projection.version, scan, rows)
+            if scan is not None:
+                found = scan.blocks(found).spans
+            arrays = reader.columns(columns, found, progress, with_nans)
+            return Selected(arrays, numbers(reader.projection.version, found))
+        for window, morsels in _windows_of(reader.projection, scan, rows):
+            results.append(_filtered(reader, columns, window, scan, morsels))
             if progress is not None:
                 progress.add(sum(span.count for span in window) * len(columns))
                 progress.report()
@@ -104,6 +110,36 @@ def read_selected(
         for place, type_ in enumerate(types)
     ]
     return Selected(arrays, _joined([one.numbers for one in results]))
+
+
+def row_spans(
+    version: Version, scan: Scan | None, rows: range | Sequence[RowSpan]
+) -> Sequence[RowSpan]:
+    """Return rows of the table by row group, without those of which a filter leaves none."""
+    if not isinstance(rows, range):
+        return rows
+    if scan is None:
+        return spans_of(version, rows.start, rows.stop)
+    return scan.spans(rows.start, rows.stop)
+
+
+def _windows_of(
+    projection: Projection, scan: Scan, rows: range | Sequence[RowSpan]
+) -> list[tuple[list[RowSpan], list[Blocks]]]:
+    """Return the windows of a filtered read, and the morsels of each; a plan keeps few of them."""
+    known, key = scan.plan.windows, None
+    if isinstance(rows, range):
+        # Another number of the tuning may cut others.
+        key = rows, id(tuning.current)
+        if key in known:
+            return known[key]
+        rows = row_spans(projection.version, scan, rows)
+    cut = windows(projection, scan.columns, rows, tuning.current.filter_bytes, scan)
+    found = [(window, scan.morsels(window)) for window in cut]
+    if key and len(rows) <= _KEPT_GROUPS:
+        known.clear()
+        known[key] = found
+    return found
 
 
 def windows(
@@ -140,14 +176,26 @@ def select(
     reader: ColumnReader, columns: Sequence[int], window: Sequence[RowSpan], scan: Scan | None
 ) -> Selected:
     """Return columns of the rows of a window that pass the filter."""
-    version = reader.projection.version
+    if scan is not None:
+        return _filtered(reader, columns, window, scan, scan.morsels(window))
     reader.forget_before(window[0].group)
-    if scan is None:
-        return Selected(reader.columns(columns, window), numbers(version, window))
-    rows = scan.filter(window, reader, columns)
-    return Selected(
-        [rows.columns[index] for index in columns], numbers(version, rows.selection, scan)
-    )
+    numbers_ = numbers(reader.projection.version, window)
+    return Selected(reader.columns(columns, window), numbers_)
+
+
+def _filtered(
+    reader: ColumnReader,
+    columns: Sequence[int],
+    window: Sequence[RowSpan],
+    scan: Scan,
+    morsels: Sequence[Blocks],
+) -> Selected:
+    """Return columns of the rows of the morsels of a window that pass the filter."""
+    reader.forget_before(window[0].group)
+    rows = scan.filter(morsels, reader, columns)
+    version = reader.projection.version
+    arrays = list(map(rows.columns.__getitem__, columns))
+    return Selected(arrays, numbers(version, rows.selection, scan))
 
 
 def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list[pa.ChunkedArray]:
@@ -168,11 +216,11 @@ def count(reader: ColumnReader, scan: Scan) -> int:
     blocks = scan.blocks(scan.spans(0, reader.projection.version.head.rows))
     is_open: np.ndarray = np.logical_or.reduce(blocks.open)
     rows = int(blocks[~is_open].rows.sum())
-    undecided = blocks[is_open].spans()
+    undecided = blocks[is_open].spans
     nbytes = tuning.current.filter_bytes
     for window in windows(scan.projection, scan.columns, undecided, nbytes, scan):
         reader.forget_before(window[0].group)
-        rows += scan.filter(window, reader).count
+        rows += scan.filter(scan.morsels(window), reader).count
     return rows
 
 
@@ -238,20 +286,20 @@ def numbers(
         count += one.stop - one.start if isinstance(one, RowSpan) else 0
     if count == version.head.rows:
         return range(count)
-    groups = sorted({one.group for one in selection})
+    groups = sorted(set(map(attrgetter("group"), selection)))
     if scan is not None:
         rows = scan.first_rows(groups)
     else:
         rows = version.first_rows(np.array(groups, np.int64)).tolist()
     first = dict(zip(groups, rows, strict=True))
-    return _joined(
-        [
-            range(first[one.group] + one.start, first[one.group] + one.stop)
-            if isinstance(one, RowSpan)
-            else one.rows + first[one.group]
-            for one in selection
-        ]
-    )
+    found: list[range | np.ndarray] = []
+    for one in selection:
+        before = first[one.group]
+        if isinstance(one, RowSpan):
+            found.append(range(before + one.start, before + one.stop))
+        else:
+            found.append(one.rows + before)
+    return _joined(found)
 
 
 def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:

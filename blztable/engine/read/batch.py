@@ -34,7 +34,7 @@ from blztable.engine.run.pool import Progress, Task, run, scratch
 from blztable.engine.version.versions import DAMAGED
 from blztable.errors import CorruptError
 from blztable.format import layout
-from blztable.format.chunk import are_sound
+from blztable.format.chunk import are_sound, decompress_ptr
 from blztable.format.records import (
     CONSTANT,
     NAN_IS_NULL,
@@ -433,7 +433,7 @@ class _MatrixReader:
         stops = np.append(starts[1:], len(some))
         lengths = high[stops - 1] - low[starts]
         places = np.append(0, np.cumsum(lengths))
-        raw = scratch(int(places[-1]), _RAW)
+        raw = scratch(int(places[-1]), _RAW)[0].data
         for start, place, length in zip(
             starts.tolist(), places.tolist(), lengths.tolist(), strict=False
         ):
@@ -472,12 +472,11 @@ class _MatrixReader:
         sound = are_sound(raw, at, sizes, nbytes, typesize)
         if not sound.all():
             raise CorruptError("a chunk header does not match")
-        out = np.frombuffer(scratch(nbytes * len(cells), room), np.uint8)
-        address, decompress = out.ctypes.data, blosc.blosc_extension.decompress_ptr
+        out, address = scratch(nbytes * len(cells), room)
         crcs = records.chunks["crc"][chunks].tolist()
         for begin, end, crc in zip(at.tolist(), (at + sizes).tolist(), crcs, strict=True):
             chunk = raw[begin:end]
-            if crc32(chunk) != crc or decompress(chunk, address) != nbytes:
+            if crc32(chunk) != crc or decompress_ptr(chunk, address) != nbytes:
                 raise CorruptError("a chunk does not match its crc32")
             address += nbytes
         return out.reshape(len(cells), nbytes)

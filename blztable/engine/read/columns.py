@@ -10,7 +10,8 @@ Columns can also be read as codes, and as dictionaries of what the codes stand f
 
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +22,14 @@ from blztable.closing import Closing
 from blztable.engine.read import selection
 from blztable.engine.read.batch import read_batches
 from blztable.engine.read.damage import piece_rows
-from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, read_flat
+from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, by_group, read_flat
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
 from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
+from blztable.format.deletions import DeletedIn
 
 
 class OpenColumns(Closing):
@@ -91,13 +93,13 @@ class OpenColumns(Closing):
         LimitError
             The result does not fit into the machine's memory.
         """
-        deleted = self.version.deleted_in(one.group for one in selected)
+        deleted = self._deleted_in(selected) if self.version.facts.deleted_rows else ()
         if deleted:
             selected = selection.stored_spans(deleted, selected)
         found = self._read(indices, selected, progress, with_nans)
         if deleted:
             found = selection.without_deleted(found, deleted, selected)
-        return [found[index] for index in indices]
+        return list(map(found.__getitem__, indices))
 
     def rows(
         self,
@@ -109,16 +111,19 @@ class OpenColumns(Closing):
 
         `order` has, for each row of the result, its index among the selected rows.
         """
-        if deleted := self.version.deleted_in(one.group for one in selected):
+        if self.version.facts.deleted_rows and (deleted := self._deleted_in(selected)):
             selected = selection.stored_rows(deleted, selected)
         found = self._read(indices, selected)
         if order is not None:
             found = {index: selection.reordered(one, order) for index, one in found.items()}
-        return [found[index] for index in indices]
+        return list(map(found.__getitem__, indices))
+
+    def _deleted_in(self, selected: Sequence[RowSelection]) -> DeletedIn:
+        return self.version.deleted_in([one.group for one in selected])
 
     def pages(self, index: int, selected: Sequence[RowSpan]) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of each node that a read of rows of a column decodes, by line."""
-        deleted = self.version.deleted_in(one.group for one in selected)
+        deleted = self._deleted_in(selected)
         selected = selection.stored_spans(deleted, selected)
         if not is_nested(self.projection.schema.field(index).type):
             line = self.projection.nodes(index)[0]
@@ -134,23 +139,30 @@ class OpenColumns(Closing):
         The codes are unsigned integers, null where the row is null. Return None unless all parts
         have codes, and so many rows for each. Raise as `columns` does.
         """
-        groups = {
-            group: list(of_group) for group, of_group in groupby(selected, lambda one: one.group)
-        }
+        groups: dict[int, list[RowSpan]] = {}
+        for span in selected:
+            groups.setdefault(span.group, []).append(span)
         values = []
         for group, of_group in groups.items():
-            rows = sum(span.count for span in of_group)
+            rows = 0
+            for span in of_group:
+                rows += span.stop - span.start
             found = self.values_of_codes(index, group, int(rows / rows_per_value))
             if found is None:
                 return None
             values.append(found)
-        (line,), deleted = self.projection.nodes(index), self.version.deleted_in(groups)
-        stored = [selection.stored_spans(deleted, spans) for spans in groups.values()]
-        codes = read_flat(self.parts, [CodesRead(self.parts, line, spans) for spans in stored])
-        columns = [
-            selection.without_deleted({0: column}, deleted, spans)[0]
-            for column, spans in zip(codes, stored, strict=True)
-        ]
+        (line,) = self.projection.nodes(index)
+        deleted = self.version.deleted_in(groups) if self.version.facts.deleted_rows else ()
+        if deleted:
+            for group, spans in groups.items():
+                groups[group] = list(selection.stored_spans(deleted, spans))
+        reads = [CodesRead(self.parts, line, by_group(spans)) for spans in groups.values()]
+        columns = read_flat(self.parts, reads)
+        if deleted:
+            columns = [
+                selection.without_deleted({0: column}, deleted, spans)[0]
+                for column, spans in zip(columns, groups.values(), strict=True)
+            ]
         return list(zip(values, columns, strict=True))
 
     def values_of_codes(self, index: int, group: int, most: int) -> pa.Array | None:
@@ -193,20 +205,25 @@ class OpenColumns(Closing):
         if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
             found = self._batches(indices, selected, progress, with_nans)
         projection, parts = self.projection, self.parts
-        nodes = {index: projection.nodes(index) for index in indices if index not in found}
-        parts.describe([*chain(*nodes.values())], sorted({one.group for one in selected}))
+        nodes: dict[int, Sequence[int]] = {}
+        for index in indices:
+            if index not in found:
+                nodes[index] = projection.nodes(index)
+        chosen = by_group(selected)
+        parts.describe([*chain(*nodes.values())], sorted(set(map(itemgetter(0), chosen))))
         nested: dict[int, NestedRead] = {}
         reads: list[FlatRead] = []
+        is_flat = self.version.is_flat
         for index, lines in nodes.items():
             type_ = projection.schema.field(index).type
-            if is_nested(type_):
+            if not is_flat and is_nested(type_):
                 nested[index] = one = NestedRead(parts, type_, lines, selected)
-                reads += [FlatRead(parts, *node) for node in one.pages.items()]
+                reads += [FlatRead(parts, line, by_group(of)) for line, of in one.pages.items()]
             elif index in projection.dictionaries:
-                reads.append(DictionaryRead(parts, lines[0], selected, type_))
+                reads.append(DictionaryRead(parts, lines[0], chosen, type_))
             else:
                 is_nan = index in with_nans
-                reads.append(FlatRead(parts, lines[0], selected, with_nans=is_nan))
+                reads.append(FlatRead(parts, lines[0], chosen, type_, with_nans=is_nan))
         arrays = iter(read_flat(parts, reads, progress))
         for index in nodes:
             if index in nested:
@@ -288,5 +305,5 @@ def read_nodes(
     parts: OpenParts, selected: Mapping[int, Sequence[RowSpan]]
 ) -> dict[int, pa.ChunkedArray]:
     """Return stored rows of nodes, by line, also deleted ones; raise as `OpenColumns.columns`."""
-    reads = [FlatRead(parts, line, spans) for line, spans in selected.items()]
+    reads = [FlatRead(parts, line, by_group(spans)) for line, spans in selected.items()]
     return dict(zip(selected, read_flat(parts, reads), strict=True))

@@ -17,7 +17,6 @@ from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from blztable.closing import Closing
-from blztable.engine.version.versions import DAMAGED
 from blztable.errors import CorruptError, StorageError
 from blztable.storage.store import KeyNotFound, Reader, Store
 
@@ -115,29 +114,3 @@ def _limit() -> int:
         return 4 * MOST_OPEN
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 4 * MOST_OPEN if soft == resource.RLIM_INFINITY else soft
-
-
-class ErrorContext:
-    """Prefix the message of an error with its context.
-
-    This is a class and not a generator with `contextmanager`: since Python 3.12 the frame of such a
-    generator refers to the frame of its `__exit__`. An error that is replaced by another would then
-    hold itself, and all that was read, until the garbage collector runs.
-    """
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: str) -> None:
-        """Remember the context."""
-        self._context = context
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, DAMAGED):
-            return
-        message = str(error)
-        # An error of a chunk says first which one it is.
-        joint = "" if message.startswith(", ") else ": "
-        raise type(error)(f"{self._context}{joint}{message}") from None

@@ -12,6 +12,7 @@ Tasks of few bytes are joined. A read of few bytes runs in the caller's thread a
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain
+from operator import methodcaller
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +22,17 @@ from blztable.arrow.types import as_stored, bitmap, nulls, stored_type
 from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
-from blztable.engine.read.parts import DOUBTED_BYTES, OpenParts, Part
+from blztable.engine.read.parts import DOUBTED_BYTES, UNCHECKED_BYTES, OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
+from blztable.engine.version.versions import DAMAGED
 from blztable.format.records import VALUES, Array
 
 # Arrays of fewer bytes, as a mean, are joined.
 JOINED_BYTES = 1 << 20
+# A row group, rows of it, and their number.
+GroupRows = tuple[int, Chosen, int]
 # What a task takes at least, in bytes, whatever it decodes.
 LEAST_BYTES = 1 << 12
 
@@ -40,13 +44,14 @@ def read_flat(
     nbytes = 0
     for one in reads:
         nbytes += one.nbytes
-    check_memory(nbytes, parts.version.store.name)
+    if nbytes > UNCHECKED_BYTES:
+        check_memory(nbytes, parts.version.store.name)
     if nbytes > DOUBTED_BYTES:
         run([part.prove for one in reads for part in one.parts() if part.is_doubted])
-    tasks = joined(chain.from_iterable([one.tasks() for one in reads]), progress)
+    tasks = joined(chain.from_iterable(map(methodcaller("tasks"), reads)), progress)
     is_alone = nbytes < tuning.current.one_thread_bytes or len(tasks) < 2
     run(tasks, progress.report if progress else None, is_alone=is_alone)
-    return [one.finish() for one in reads]
+    return list(map(methodcaller("finish"), reads))
 
 
 # The bytes that a task decodes, the cells that are read then, and the task.
@@ -91,17 +96,21 @@ class FlatRead:
         self,
         parts: OpenParts,
         line: int,
-        selected: Sequence[RowSelection],
+        selected: Iterable[GroupRows],
+        type_: pa.DataType | None = None,
         *,
         with_nans: bool = False,
     ) -> None:
-        """Read rows, which ascend; with NaN where it stands for null, if asked for."""
-        self.type = parts.version.node(line).type
+        """Read rows, which ascend; with NaN where it stands for null, if asked for.
+
+        The type of the result is `type_`, by default that of the node.
+        """
+        self.type = parts.version.node(line).type if type_ is None else type_
         # Of each part: the part, its rows, their number and their bytes.
         self._rows: list[tuple[Part, Chosen, int, int]] = []
         self._with_nans = with_nans
         self.count = self.nbytes = 0
-        for group, rows, count in _by_group(selected):
+        for group, rows, count in selected:
             part = parts.open(line, group)
             nbytes = int(part.row_bytes * count)
             self._rows.append((part, rows, count, nbytes))
@@ -113,7 +122,7 @@ class FlatRead:
         self._values: Array | None = None
         # By task: the first row, and which rows have a value.
         self._valid: list[tuple[int, Array]] = []
-        self._arrays: list[pa.Array | None] = []
+        self._arrays: list[pa.Array] = []
 
     def parts(self) -> list[Part]:
         """Return the parts that have the rows."""
@@ -153,9 +162,11 @@ class FlatRead:
         assert self._values is not None
         assert self._width is not None
         out = self._values[first * self._width : last * self._width]
-        with part.errors:
+        try:
             part.fill(rows, out)
             valid = part.valid(rows, None if self._with_nans else out)
+        except DAMAGED as error:
+            raise part.errors.named(error) from None
         if valid is not None and not valid.all():
             self._valid.append((first, valid))
 
@@ -172,7 +183,8 @@ class FlatRead:
         if self._values is not None:
             validity, values = None, self._buffer
             if self._valid:
-                valid = np.ones(self.count, bool)
+                valid = np.empty(self.count, bool)
+                valid.fill(True)
                 for first, some in self._valid:
                     valid[first : first + len(some)] = some
                 validity = bitmap(valid)
@@ -180,7 +192,7 @@ class FlatRead:
                 values = bitmap(self._values)
             whole = pa.Array.from_buffers(self.type, self.count, [validity, values])
             return pa.chunked_array([whole], self.type)
-        arrays = [one for one in self._arrays if one is not None]
+        arrays = self._arrays
         if not arrays:
             return pa.chunked_array([nulls(0, self.type)], self.type)
         if arrays[0].type.id != self.type.id:
@@ -192,39 +204,30 @@ class FlatRead:
 class CodesRead(FlatRead):
     """The read of the codes of rows of one part, as unsigned numbers; null where a row is null."""
 
-    def __init__(self, parts: OpenParts, line: int, selected: Sequence[RowSelection]) -> None:
+    def __init__(self, parts: OpenParts, line: int, selected: Iterable[GroupRows]) -> None:
         """Read the codes of these rows."""
-        super().__init__(parts, line, selected)
-        self._width, self.type = None, pa.uint8()
+        super().__init__(parts, line, selected, pa.uint8())
+        self._width = None
 
     def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return the codes."""
-        with part.errors:
+        try:
             codes = part.codes(rows)
             valid = part.valid(rows)
-            type_ = pa.from_numpy_dtype(codes.dtype)
+        except DAMAGED as error:
+            raise part.errors.named(error) from None
+        type_ = pa.from_numpy_dtype(codes.dtype)
         validity = None if valid is None or valid.all() else bitmap(valid)
         return pa.Array.from_buffers(type_, len(codes), [validity, pa.py_buffer(codes)])
 
     def finish(self) -> pa.ChunkedArray:
         """Return the codes."""
-        arrays = [one for one in self._arrays if one is not None]
-        return pa.chunked_array(arrays, arrays[0].type if arrays else self.type)
+        type_ = self._arrays[0].type if self._arrays else self.type
+        return pa.chunked_array(self._arrays, type_)
 
 
 class DictionaryRead(FlatRead):
     """The read of rows as a dictionary, whose items are those of each part."""
-
-    def __init__(
-        self,
-        parts: OpenParts,
-        line: int,
-        selected: Sequence[RowSelection],
-        type_: pa.DictionaryType,
-    ) -> None:
-        """Read rows as an array of a dictionary type a part."""
-        super().__init__(parts, line, selected)
-        self._width, self.type = None, type_
 
     def array_of(self, part: Part, rows: Chosen) -> pa.Array:
         """Return rows of a part: its codes and items, or those of its values."""
@@ -239,9 +242,9 @@ class DictionaryRead(FlatRead):
             return pa.DictionaryArray.from_arrays(indices, items.cast(self.type.value_type))
 
 
-def _by_group(selected: Sequence[RowSelection]) -> list[tuple[int, Chosen, int]]:
+def by_group(selected: Sequence[RowSelection]) -> list[GroupRows]:
     """Return the rows of each row group, and their number; spans of one are joined."""
-    found: list[tuple[int, Chosen, int]] = []
+    found: list[GroupRows] = []
     group: int | None = None
     slices: list[slice] = []
     count = 0

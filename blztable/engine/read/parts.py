@@ -23,17 +23,17 @@ from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import Chosen, EncodedRows
 from blztable.columns.parts.physical import Form
-from blztable.engine.read.files import ErrorContext, FileGoneError, OpenFiles
+from blztable.engine.read.files import FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
-from blztable.engine.version.versions import Version
-from blztable.errors import BlzError, CorruptError
+from blztable.engine.version.versions import DAMAGED, Version
+from blztable.errors import BlzError, CorruptError, ErrorContext
 from blztable.format import layout
 from blztable.format.chunk import (
     CHUNK_HEADER,
     LARGE_CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
     address_of,
-    decompress_blocks,
     decompress_into,
 )
 from blztable.format.records import (
@@ -63,6 +63,8 @@ DESCRIBED_BYTES = 500
 DOUBTED_RATIO, DOUBTED_BYTES = 1 << 10, 64 << 20
 # Memory for fewer bytes is made without a look at the machine's.
 UNCHECKED_BYTES = 64 << 20
+# Chunks that are picked from are decompressed side by side, up to so many bytes.
+PICKED_BYTES = 2 << 20
 # Scratch memory of a thread: chunks as they are in the file, and from there on one for each stream.
 _RAW, _ROOM = 0, 1
 
@@ -163,15 +165,19 @@ class StoredStream:
         """Yield the bytes from `start` to `stop`, chunk by chunk, and where each begins."""
         if start >= stop:
             return
-        whole = self._chunk
-        room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        number, last, address = start // whole, (stop - 1) // whole + 1, address_of(room)
+        whole, nbytes, typesize = self._chunk, self.nbytes, self.typesize
+        room, address = scratch(whole, _ROOM + self.name)
+        number, last = start // whole, (stop - 1) // whole + 1
         while number < last:
             for chunk in self._fetched(number, last):
-                self._decompress(number, chunk, address)
-                low = number * whole
+                low, crc = number * whole, self._crcs[number]
+                high = min(low + whole, nbytes)
+                try:
+                    decompress_into(chunk, typesize, address, high - low, MAX_CHUNK_BYTES, crc)
+                except BlzError as error:
+                    raise self._of_chunk(number, error) from None
                 first = max(start, low)
-                yield first, room[first - low : min(stop, low + whole, self.nbytes) - low]
+                yield first, room[first - low : min(stop, high) - low]
                 number += 1
 
     def read_into(self, start: int, stop: int, out: Array) -> None:
@@ -181,7 +187,7 @@ class StoredStream:
 
     def pieces_into(self, start: int, stop: int, out: Array) -> Iterator[Array]:
         """Put the bytes from `start` to `stop` into a result; yield each piece that is there."""
-        whole = self._chunk
+        whole, typesize = self._chunk, self.typesize
         # Chunks that are needed as a whole are decompressed to their place.
         number = last = 0
         if start < stop:
@@ -198,38 +204,49 @@ class StoredStream:
         address = address_of(out) - start
         while number < last:
             for chunk in self._fetched(number, last):
-                self._decompress(number, chunk, address + number * whole)
-                yield out[number * whole - start : (number + 1) * whole - start]
+                low, crc = number * whole, self._crcs[number]
+                nbytes = min(whole, self.nbytes - low)
+                try:
+                    decompress_into(chunk, typesize, address + low, nbytes, MAX_CHUNK_BYTES, crc)
+                except BlzError as error:
+                    raise self._of_chunk(number, error) from None
+                yield out[low - start : low - start + nbytes]
                 number += 1
 
     def pick(self, starts: Array, stops: Array) -> Iterator[tuple[int, int, int, Array]]:
-        """Yield the chunks that have bytes of ascending ranges, of which none is empty.
+        """Yield bytes that have those of ascending ranges, of which none is empty.
 
         Only the Blosc blocks that have some of these bytes are decompressed.
         """
         if not len(starts):
             return
-        whole = self._chunk
+        whole, typesize, total = self._chunk, self.typesize, self.nbytes
         # The ranges of each chunk. Methods of arrays: functions of numpy make calls of Python.
         lows = np.arange(len(self._sizes)) * whole
-        firsts = stops.searchsorted(lows, "right")
-        lasts = starts.searchsorted(lows + whole)
-        needed = (firsts < lasts).nonzero()[0]
-        room = np.frombuffer(scratch(whole, _ROOM + self.name), np.uint8)
-        ranges = zip(needed.tolist(), firsts[needed].tolist(), lasts[needed].tolist(), strict=True)
-        behind = (needed[1:] - needed[:-1] != 1).nonzero()[0].tolist()
-        begin = 0
-        for end in [*behind, len(needed) - 1]:
-            number, stop = int(needed[begin]), int(needed[end]) + 1
-            while number < stop:
-                for chunk in self._fetched(number, stop):
-                    number, first, last = next(ranges)
-                    low = number * whole
-                    out, some = room[: min(whole, self.nbytes - low)], slice(first, last)
-                    self._decompress_blocks(number, chunk, out, starts[some], stops[some])
-                    yield low, first, last, out
+        begins = stops.searchsorted(lows, "right")
+        ends = starts.searchsorted(lows + whole)
+        needed = (begins < ends).nonzero()[0].tolist()
+        firsts, lasts = begins.tolist(), ends.tolist()
+        most = max(PICKED_BYTES // whole, 1)
+        room, address = scratch(min(most, len(needed)) * whole, _ROOM + self.name)
+        at, count = 0, len(needed)
+        while at < count:
+            first = number = needed[at]
+            stop = at + 1
+            while stop < count and stop - at < most and needed[stop] == needed[stop - 1] + 1:
+                stop += 1
+            for chunk in self._fetched(first, needed[stop - 1] + 1):
+                low, crc = number * whole, self._crcs[number]
+                nbytes, some = min(whole, total - low), slice(firsts[number], lasts[number])
+                place, ranges = address + low - first * whole, (starts[some], stops[some], low)
+                try:
+                    decompress_into(chunk, typesize, place, nbytes, MAX_CHUNK_BYTES, crc, ranges)
+                except BlzError as error:
+                    raise self._of_chunk(number, error) from None
                 number += 1
-            begin = end + 1
+            low, high = first * whole, min(number * whole, total)
+            yield low, firsts[first], lasts[number - 1], room[: high - low]
+            at += number - first
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Refuse: the items are not apart."""
@@ -242,37 +259,15 @@ class StoredStream:
         while stop < last and offsets[stop] + sizes[stop] - begin <= tuning.current.span_bytes:
             end = offsets[stop] + sizes[stop]
             stop += 1
-        raw = scratch(end - begin, _RAW)
+        raw = scratch(end - begin, _RAW)[0].data
         self._file.read_into(begin, raw)
         if stop - first == 1:
             return [raw]
-        places = zip(offsets[first:stop], sizes[first:stop], strict=True)
-        return [raw[place - begin : place - begin + size] for place, size in places]
-
-    def _decompress(self, number: int, chunk: memoryview, address: int) -> None:
-        """Compare a chunk with its crc32, and decompress it to an address."""
-        try:
-            computed = crc32(chunk)
-            if computed != self._crcs[number]:
-                raise _changed(computed, self._crcs[number])
-            nbytes = min(self._chunk, self.nbytes - number * self._chunk)
-            decompress_into(chunk, self.typesize, address, nbytes)
-        except BlzError as error:
-            raise self._of_chunk(number, error) from None
-
-    def _decompress_blocks(
-        self, number: int, chunk: memoryview, out: Array, starts: Array, stops: Array
-    ) -> None:
-        """Compare a chunk with its crc32, and decompress the blocks that have bytes of ranges."""
-        try:
-            computed = crc32(chunk)
-            if computed != self._crcs[number]:
-                raise _changed(computed, self._crcs[number])
-            low = number * self._chunk
-            first, last = np.maximum(starts - low, 0), np.minimum(stops - low, len(out))
-            decompress_blocks(chunk, self.typesize, out, first, last)
-        except BlzError as error:
-            raise self._of_chunk(number, error) from None
+        found = []
+        for number in range(first, stop):
+            place = offsets[number] - begin
+            found.append(raw[place : place + sizes[number]])
+        return found
 
     def _of_chunk(self, number: int, error: BlzError) -> BlzError:
         """Return an error that says which chunk it is about."""
@@ -351,7 +346,7 @@ class ItemStream(StoredStream):
                 and ends[stop] - begin <= tuning.current.span_bytes
             ):
                 stop += 1
-            raw = scratch(ends[stop - 1] - begin, _RAW)
+            raw = scratch(ends[stop - 1] - begin, _RAW)[0].data
             self._file.read_into(begin, raw)
             for index in range(at, stop):
                 last = ends[index] - begin - DIGEST_BYTES
@@ -397,8 +392,8 @@ class Part(EncodedRows):
 
     Attributes
     ----------
-    context, errors
-        The file and the column, and what prefixes errors with them.
+    context
+        The file and the column, for errors.
     cbytes
         The bytes of its chunks and digests.
     key
@@ -425,7 +420,6 @@ class Part(EncodedRows):
         streams: dict[int, StoredStream] = {}
         super().__init__(type_, rows, page, flags, records.pages[first:last], nbytes, streams)
         self.context, self.key = context, file.key if file is not None else ""
-        self.errors = ErrorContext(context)
         self.share = float(rows)
         self._file = file
         first, last = records.first_stream[number : number + 2].tolist()
@@ -464,6 +458,11 @@ class Part(EncodedRows):
         table = self.offset - 8 * (high - low + self.rows - before)
         end = begin + self._item_bytes_of(records, number)
         return ItemPlaces(self.rows, self.offset, begin, end, table)
+
+    @property
+    def errors(self) -> ErrorContext:
+        """Return what prefixes errors with the file and the column."""
+        return ErrorContext(self.context)
 
     @cached_property
     def kept_nbytes(self) -> int:
@@ -511,8 +510,10 @@ class Part(EncodedRows):
 
     def array(self, chosen: slice | Chosen = slice(None)) -> pa.Array:
         """Return some rows as an array of the stored type; errors name the file and the chunk."""
-        with self.errors:
+        try:
             return super().array(chosen)
+        except DAMAGED as error:
+            raise self.errors.named(error) from None
 
     def allocate(self, nbytes: int) -> pa.Buffer:
         """Return memory; LimitError if the machine has less."""

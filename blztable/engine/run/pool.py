@@ -118,6 +118,7 @@ _blosc_lock = threading.Lock()
 _blosc_users: set[object] = set()
 _blosc_before: deque[int] = deque()
 _local = threading.local()
+_NO_BUFFER = np.empty(0, np.uint8), 0
 
 
 def batches(calls: Iterable[Callable[[], None]], size: int = 16) -> Iterator[Task]:
@@ -459,19 +460,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_blosc_users)
 
 
-def scratch(nbytes: int, number: int = 0) -> memoryview:
-    """Return a buffer of this thread with at least `nbytes` bytes; the next call returns it again.
+def scratch(nbytes: int, number: int = 0) -> tuple[np.ndarray, int]:
+    """Return `nbytes` bytes of this thread, and their address; the next call returns them again.
 
     Buffers with different numbers may be used at the same time.
     """
-    if nbytes > MOST_KEPT:
-        return np.empty(nbytes, np.uint8).data
-    buffers: dict[int, np.ndarray] = _local.__dict__.setdefault("scratch", {})
-    buffer = buffers.get(number)
-    if buffer is None or len(buffer) < nbytes:
+    buffers: dict[int, tuple[np.ndarray, int]] = _local.__dict__.setdefault("scratch", {})
+    buffer, address = buffers.get(number, _NO_BUFFER)
+    if len(buffer) < nbytes:
         # `empty` does not touch memory pages: a small file uses only the pages that it fills.
-        buffer = buffers[number] = np.empty(max(nbytes, 2 << 20), np.uint8)
-    return buffer.data[:nbytes]
+        buffer = np.empty(max(nbytes, 2 << 20), np.uint8)
+        address = buffer.__array_interface__["data"][0]
+        if nbytes <= MOST_KEPT:
+            buffers[number] = buffer, address
+    return buffer[:nbytes], address
 
 
 class Prefetcher(Generic[T]):

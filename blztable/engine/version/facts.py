@@ -8,13 +8,16 @@ runs into leaves and tails again (`packing.py`). Knows nothing of types and head
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import repeat
 from typing import Self
 
 import numpy as np
 
 from blztable.cached import Cache, cached_property, trim
-from blztable.errors import BlzError, CorruptError, LimitError
+from blztable.errors import CorruptError, ErrorContext, LimitError
 from blztable.format import layout
+from blztable.format import leaf as leaves_of
 from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode
 from blztable.format.records import PART, WORD, Array, Records, join
 from blztable.format.version_file import Tail
@@ -24,14 +27,18 @@ from blztable.storage.store import KeyNotFound, Store
 LEAF_BYTES = 4_000
 # Sums of more nodes are made for all nodes at once.
 FEW_NODES = 16
+# Leaves that are judged together.
+TOGETHER = 64
 # The fields of an entry that are sums over the entries of its leaf.
-_SUMS = ("rows", "stored", "groups", "deleted")
+_FIELDS = GROUP.names or ()
+_SUMS = {name: _FIELDS.index(name) for name in ("rows", "stored", "groups", "deleted")}
+_CHANGED = _FIELDS.index("changed")
 
 
 class Run:
     """Neighbouring entries of one level: those of a leaf, or some in memory. It never changes."""
 
-    __slots__ = ("_leaf", "_records", "_start", "count", "deleted", "groups", "level", "name")
+    __slots__ = ("_records", "_start", "count", "deleted", "groups", "leaf", "level", "name")
 
     def __init__(
         self,
@@ -47,7 +54,7 @@ class Run:
         self.groups = groups
         self.deleted = deleted
         self._records = records
-        self._leaf = leaf[0] if leaf else None
+        self.leaf = leaf[0] if leaf else None
         self._start = leaf[1] if leaf else 0
         # Of the leaf, for messages.
         self.name = name
@@ -57,7 +64,7 @@ class Run:
     @classmethod
     def of_leaf(cls, leaf: Leaf, name: str) -> Self:
         """Return the entries of a leaf, whose records are not read."""
-        with _named(name):
+        with ErrorContext(name):
             return cls(leaf.level, leaf.groups, leaf.deleted, leaf=(leaf, 0), name=name)
 
     @classmethod
@@ -71,19 +78,19 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes of the records, of a part of a leaf about."""
-        if self._leaf is not None:
-            return len(self._leaf.data) * len(self) // max(self._leaf.entries, 1)
+        if self.leaf is not None:
+            return len(self.leaf.data) * len(self) // max(self.leaf.entries, 1)
         return self.records().nbytes
 
     def records(self, lines: Sequence[int] | Array | None = None) -> Records:
         """Return the checked records of some nodes; None means all."""
-        if self._leaf is None:
+        if self.leaf is None:
             assert self._records is not None
             if lines is None:
                 return self._records
             return self._records.of(lines, range(len(self)))
-        with _named(self.name):
-            found = self._leaf.records(lines)
+        with ErrorContext(self.name):
+            found = self.leaf.records(lines)
         if len(self) == found.entries:
             return found
         return found.of(range(found.columns), range(self._start, self._start + len(self)))
@@ -96,8 +103,8 @@ class Run:
         first = int(words[start - 1]) if start and len(words) else 0
         last = int(words[stop - 1]) if stop > start and len(words) else first
         groups, deleted = self.groups[start:stop], self.deleted[first:last]
-        if self._leaf is not None:
-            leaf = (self._leaf, self._start + start)
+        if self.leaf is not None:
+            leaf = (self.leaf, self._start + start)
             return Run(self.level, groups, deleted, leaf=leaf, name=self.name)
         records = self.records()
         records = records.of(range(records.columns), range(start, stop))
@@ -110,7 +117,7 @@ class Run:
 
     def encoded(self) -> bytes:
         """Return the bytes of a leaf with these entries."""
-        leaf = self._leaf
+        leaf = self.leaf
         if leaf is not None and len(self) == leaf.entries:
             return bytes(leaf.data)
         return encode(self.level, self.groups, self.deleted, self.records())
@@ -122,6 +129,20 @@ class Run:
         ends = (np.cumsum(self.groups["deleted"]) * WORD.itemsize).tolist()
         data = self.deleted.tobytes()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def check_together(runs: Sequence[Run], lines: Sequence[int]) -> None:
+    """Check the records of nodes in runs at once, which is faster.
+
+    What is wrong, `Run.records` says: it names the leaf.
+    """
+    of_level: dict[int, dict[Leaf, None]] = {}
+    for run in runs:
+        if run.leaf is not None:
+            of_level.setdefault(run.level, {})[run.leaf] = None
+    for leaves in of_level.values():
+        with suppress(CorruptError):
+            leaves_of.check_together(list(leaves), lines)
 
 
 def joined(runs: Sequence[Run], level: int, columns: int) -> Run:
@@ -161,7 +182,7 @@ class Leaves:
                 data = self.store.get(layout.leaf(number))
             except KeyNotFound:
                 raise CorruptError(f"{name}: the leaf is missing") from None
-            with _named(name):
+            with ErrorContext(name):
                 leaf = Leaf(data)
         if (len(leaf.data), leaf.crc) != named:
             raise CorruptError(f"{name}: the leaf is not the one that the level above names")
@@ -171,25 +192,14 @@ class Leaves:
                 f"{level - 1} and {columns} columns"
             )
         run = Run.of_leaf(leaf, name)
-        has_sums = all(int(run.groups[field].sum()) == int(entry[field]) for field in _SUMS)
-        if not has_sums or run.groups["changed"].max() != entry["changed"]:
+        stated, groups = entry.item(), run.groups
+        has_sums = groups["changed"].max() == stated[_CHANGED]
+        for field, place in _SUMS.items():
+            has_sums = has_sums and groups[field].sum() == stated[place]
+        if not has_sums:
             raise CorruptError(f"{name}: the leaf has other rows than the level above says")
         self.keep(number, leaf)
         return run
-
-
-class _named:
-    """Errors of a leaf begin with its name."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, BlzError) and self._name and not str(error).startswith(self._name):
-            raise type(error)(f"{self._name}: {error}") from None
 
 
 class Facts:
@@ -349,8 +359,9 @@ class Facts:
 
     def records(self, lines: Sequence[int], groups: Array | None = None) -> Records:
         """Return the records of some nodes in some row groups, which ascend; None means all."""
-        found = []
-        for first, _, run in self.walk(groups):
+        found, runs = [], list(self.walk(groups))
+        check_together([run for *_, run in runs], lines)
+        for first, _, run in runs:
             records = run.records(lines)
             if groups is not None:
                 within = _within(groups, first, run)
@@ -364,28 +375,50 @@ class Facts:
     ) -> Iterator[tuple[int, int, Run]]:
         """Yield what `walk` does, but only below the leaves that are kept.
 
-        `keep` gets the records of some nodes over leaves of one level, and says which of them may
-        have a wanted row. Only these are read, each when its turn comes.
+        `keep` gets the records of some nodes over leaves, and says which of these may have a wanted
+        row. Only they are read when their turn comes, some together.
         """
+        # What is next comes last: runs, and the leaves that an entry of a run names.
+        waiting: list[tuple[int, int, Run, int | None]] = []
         group = rows = 0
-        met: set[int] = set()
         for run in self.runs:
-            waiting: list[tuple[int, int, Run, int | None]] = [(group, rows, run, None)]
-            while waiting:
-                first, before, one, entry = waiting.pop()
-                if entry is not None:
-                    one = self.below(one, entry, met)
-                if one.level == 0:
-                    yield first, before, one
-                    continue
-                groups = _before(one.groups["groups"], first)
-                of_rows = _before(one.groups["rows"], before)
-                kept = np.flatnonzero(keep(one.records(lines)))[::-1]
-                places = zip(groups[kept].tolist(), of_rows[kept].tolist(), strict=True)
-                entries = zip(places, kept.tolist(), strict=True)
-                waiting += [(*place, one, entry) for place, entry in entries]
+            waiting.append((group, rows, run, None))
             group += run.count
             rows += int(run.groups["rows"].sum())
+        waiting.reverse()
+        met: set[int] = set()
+        while waiting:
+            together = waiting[: -TOGETHER - 1 : -1]
+            del waiting[-TOGETHER:]
+            found = self._opened(together, met)
+            runs = [one for *_, one in found if one.level]
+            if not runs:
+                yield from found
+                continue
+            check_together(runs, lines)
+            kept = np.flatnonzero(keep(join([one.records(lines) for one in runs])))
+            begin = 0
+            together = []
+            for first, before, one in found:
+                if not one.level:
+                    together.append((first, before, one, None))
+                    continue
+                low, high = kept.searchsorted([begin, begin + len(one)])
+                entries = kept[low:high] - begin
+                begin += len(one)
+                groups = _before(one.groups["groups"], first)[entries].tolist()
+                of_rows = _before(one.groups["rows"], before)[entries].tolist()
+                together += zip(groups, of_rows, repeat(one), entries.tolist(), strict=False)
+            waiting += reversed(together)
+
+    def _opened(
+        self, waiting: Iterable[tuple[int, int, Run, int | None]], met: set[int]
+    ) -> list[tuple[int, int, Run]]:
+        """Return the runs, and the leaves that entries of runs name."""
+        return [
+            (group, rows, run if entry is None else self.below(run, entry, met))
+            for group, rows, run, entry in waiting
+        ]
 
     def backwards(self) -> Iterator[Run]:
         """Yield the runs of level 0 from the last to the first; leaves are read when needed."""

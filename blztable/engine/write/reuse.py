@@ -129,6 +129,6 @@ def _has_codec(chunk: bytes, codec: str) -> bool:
 def _holds(chunk: bytes, piece: ChunkInput) -> bool:
     """True if the chunk decodes to these bytes."""
     nbytes = piece.data.nbytes
-    decoded = np.frombuffer(scratch(nbytes), np.uint8)
-    decompress_into(chunk, piece.typesize, decoded.ctypes.data, nbytes, LARGE_CHUNK_BYTES)
+    decoded, address = scratch(nbytes)
+    decompress_into(chunk, piece.typesize, address, nbytes, LARGE_CHUNK_BYTES)
     return np.array_equal(decoded, piece.data)

@@ -72,7 +72,7 @@ def test_pages_that_the_same_steps_leave_open_are_one_block_again(whole, size):
 
 @given(wanted(), wanted())
 def test_of_blocks_there_is_what_spans_have(blocks, spans):
-    found = blocks.within(spans.merged().spans())
+    found = blocks.within(spans.merged().spans)
     assert rows_of(found) == [row for row in rows_of(blocks) if row in set(rows_of(spans))]
     assert (found.rows > 0).all()
 
@@ -80,7 +80,7 @@ def test_of_blocks_there_is_what_spans_have(blocks, spans):
 @given(wanted(), st.data())
 def test_the_rows_of_some_blocks_are_as_few_spans_as_can_be(found, data):
     some = found[np.array(data.draw(flags(len(found))), np.bool_)]
-    spans = some.spans()
+    spans = some.spans
     assert rows_in(spans) == rows_of(some)
     for one, other in pairwise(spans):
         assert (one.group, one.stop) != (other.group, other.start)
@@ -115,6 +115,6 @@ def test_a_row_group_is_looked_at_by_one_thread(tuned, rows, cuts):
 
 def test_of_no_blocks_there_is_nothing():
     none = blocks_of()
-    assert none.spans() == none.picked(np.zeros(0, np.int64)) == list(morsels(none)) == []
+    assert none.spans == none.picked(np.zeros(0, np.int64)) == list(morsels(none)) == []
     assert len(none.pages(8)[0]) == len(none.merged()) == len(none.within([])) == 0
     assert len(none.within([RowSpan(0, 0, 8)])) == 0

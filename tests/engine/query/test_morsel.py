@@ -66,3 +66,23 @@ def test_where_few_rows_are_left_the_next_step_looks_at_these_alone(monkeypatch)
     assert found["few"].to_pylist() == [500] * 7
     steps = {names[0]: rows for names, rows in looked}
     assert steps["wide"] == 1
+
+
+@pytest.mark.parametrize("tuned_to", [{}, {"filter_bytes": 1 << 12, "morsel_rows": 100}])
+def test_a_filter_that_is_asked_again_answers_again(tuned_to):
+    """A plan keeps windows, morsels, pages, and which codes pass: by row group, and by version."""
+    store, rows = RamStore(), np.arange(3000)
+    # The codes of each row group stand for other words.
+    words = pa.array([f"{row // 500}{row % 3}" for row in rows])
+    table = pa.table({"word": words, "n": rows, "third": rows % 7, "fifth": rows % 5})
+    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=500, page_rows=64))
+    condition = pc.field("word").isin(["01", "12", "30", "52"]) & (pc.field("third") < 5)
+    with tuning.tuned(**tuned_to), blz.open(store, "a") as opened:
+        for _ in range(2):
+            left = table.filter(condition)
+            for columns in (["n"], ["word", "n"], ["n", "third", "word"]):
+                assert opened.to_arrow(columns, filters=condition).equals(left.select(columns))
+                assert opened.count(filters=condition) == len(left)
+            # The same row groups have fewer rows in the next version.
+            opened.delete(pc.field("fifth") == 0)
+            table = table.filter(pc.field("fifth") != 0)

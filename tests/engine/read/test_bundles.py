@@ -10,6 +10,7 @@ import pytest
 
 import blztable as blz
 from blztable import tuning
+from blztable.engine.read import flat
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan
@@ -146,6 +147,7 @@ def test_numbers_that_need_more_memory_than_there_is_are_refused(monkeypatch):
     store = RamStore()
     blz.to_blz(pa.table({"a": range(300), "b": range(300)}), store, durability="process")
     monkeypatch.setattr(limits, "_memory", lambda: 2000)
+    monkeypatch.setattr(flat, "UNCHECKED_BYTES", 0)
     with pytest.raises(blz.LimitError, match="need 2400 bytes of memory"):
         blz.read_table(store, columns=["a"])
 

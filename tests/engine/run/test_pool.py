@@ -203,7 +203,7 @@ def test_scratch_memory_is_of_one_thread_alone():
     views, both = {}, threading.Barrier(4)
 
     def work(i):
-        view = scratch(1000)
+        view = scratch(1000)[0].data
         both.wait(SECONDS)
         view[:] = bytes([i]) * 1000
         both.wait(SECONDS)
@@ -211,8 +211,8 @@ def test_scratch_memory_is_of_one_thread_alone():
 
     assert in_threads(4, work) == []
     assert views == {i: bytes([i]) * 1000 for i in range(4)}
-    assert len(scratch(5 << 20)) == 5 << 20
-    assert len(scratch(10)) == 10
+    assert len(scratch(5 << 20)[0]) == 5 << 20
+    assert len(scratch(10)[0]) == 10
 
 
 # The settings of Blosc belong to the process

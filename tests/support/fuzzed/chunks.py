@@ -10,7 +10,7 @@ import blosc
 import numpy as np
 
 import blztable as blz
-from blztable.format.chunk import decompress_blocks, decompress_into
+from blztable.format.chunk import decompress_into
 from support.fuzzed.changes import bytes_in
 
 Random = random.Random
@@ -61,11 +61,12 @@ def read_all(random: Random, subject: None) -> str:
         chunk_there = source[len(source) - len(damaged) :]
         chunk_there[:] = np.frombuffer(damaged, np.uint8)
         try:
+            ranges = None
             if random.random() < 0.5:
-                decompress_into(chunk_there.data, typesize, target.ctypes.data + len(before), size)
-            else:
                 places = np.array([sorted(random.randrange(size + 1) for _ in range(2))])
-                decompress_blocks(chunk_there.data, typesize, target[len(before) :], *places.T)
+                ranges = (*places.T, 0)
+            address = target.ctypes.data + len(before)
+            decompress_into(chunk_there.data, typesize, address, size, ranges=ranges)
         except blz.BlzError:
             outcomes.add("refused")
         else:
