@@ -205,29 +205,29 @@ class Leaf:
         return Records(len(chosen), self.entries, *arrays), counts
 
 
-def check_together(leaves: Sequence[Leaf], columns: Sequence[int] | Array) -> None:
-    """Check the records of columns of leaves of one level at once, before each leaf does so.
+def records_together(leaves: Sequence[Leaf], columns: Sequence[int] | Array) -> dict[Leaf, Records]:
+    """Return the records of some columns of leaves of one level, as each of them does.
 
     The records of many leaves are checked in the time of a few. CorruptError does not say which
     leaf is damaged.
     """
     chosen = np.asarray(columns, np.int64)
+    compared = {leaf: leaf._compared(chosen) for leaf in leaves}
     new = [leaf for leaf in leaves if not leaf._checked[chosen].all()]
-    if len(new) < 2 or not len(chosen):
-        return
-    compared = [leaf._compared(chosen) for leaf in new]
-    parts = [len(records.parts) for records, _ in compared]
-    arrays = behind_each_other([records for records, _ in compared])
-    whole = Records(1, sum(parts), *arrays)
-    whole.check(new[0].level)
-    # Where the records of each column of each leaf end.
-    entries = np.repeat([leaf.entries for leaf in new], len(chosen))
-    ends = np.append(0, entries.cumsum())
-    found = np.stack([first[ends] for first in whole.firsts])
-    counts = np.concatenate([of for _, of in compared], axis=1)
-    need(found[:, 1:] - found[:, :-1] == counts, "counts of the index")
+    if new and len(chosen):
+        parts = [len(compared[leaf][0].parts) for leaf in new]
+        arrays = behind_each_other([compared[leaf][0] for leaf in new])
+        whole = Records(1, sum(parts), *arrays)
+        whole.check(new[0].level)
+        # Where the records of each column of each leaf end.
+        entries = np.repeat([leaf.entries for leaf in new], len(chosen))
+        ends = np.append(0, entries.cumsum())
+        before = np.stack([first[ends] for first in whole.firsts])
+        counts = np.concatenate([compared[leaf][1] for leaf in new], axis=1)
+        need(before[:, 1:] - before[:, :-1] == counts, "counts of the index")
     for leaf in new:
         leaf._checked[chosen] = True
+    return {leaf: records for leaf, (records, _) in compared.items()}
 
 
 def _words(kind: np.dtype[Any]) -> np.dtype[Any]:

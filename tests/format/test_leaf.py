@@ -8,7 +8,7 @@ from isal.isal_zlib import crc32
 
 from blztable.errors import CorruptError
 from blztable.format.deletions import RUN_BITS
-from blztable.format.leaf import COUNTED, GROUP, HEADER, Leaf, check_together, encode
+from blztable.format.leaf import COUNTED, GROUP, HEADER, Leaf, encode, records_together
 from blztable.format.records import (
     CHUNK,
     KINDS,
@@ -199,11 +199,11 @@ def test_leaves_that_are_checked_together_are_refused_if_one_of_them_is(position
     # The changed record is one of the last column.
     for columns in ([one.columns - 1], range(one.columns)):
         if is_refused(Leaf(changed).records, columns):
-            assert is_refused(check_together, many, columns)
+            assert is_refused(records_together, many, columns)
             assert is_refused(many[1].records, columns)
         else:
-            check_together(many, columns)
-    check_together([Leaf(data) for data in sound], range(3))
+            records_together(many, columns)
+    records_together([Leaf(data) for data in sound], range(3))
 
 
 def drawn(count):
@@ -222,7 +222,7 @@ def test_leaves_that_are_checked_together_have_the_records_that_each_has():
     leaves = [
         Leaf(encode(0, groups, deleted, join(records))) for groups, deleted, records in drawn(5)
     ]
-    check_together(leaves, [2, 0])
+    records_together(leaves, [2, 0])
     for leaf, (groups, deleted, records) in zip(leaves, drawn(5), strict=True):
         found, alone = leaf.records([2, 0]), Leaf(encode(0, groups, deleted, join(records)))
         assert same(found, alone.records([2, 0]))
@@ -235,4 +235,4 @@ def test_counts_that_agree_only_over_all_leaves_are_refused():
     more = less - 1
     data[less] = resealed(data[less], 0, "prefix", lambda old, most: old - 1)
     data[more] = resealed(data[more], 0, "prefix", lambda old, most: old + 1)
-    assert is_refused(check_together, list(map(Leaf, data)), [2])
+    assert is_refused(records_together, list(map(Leaf, data)), [2])

@@ -17,15 +17,14 @@ import numpy as np
 from blztable.cached import Cache, cached_property, trim
 from blztable.errors import CorruptError, ErrorContext, LimitError
 from blztable.format import layout
-from blztable.format import leaf as leaves_of
-from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode
+from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode, records_together
 from blztable.format.records import PART, WORD, Array, Records, join
 from blztable.format.version_file import Tail
 from blztable.storage.store import KeyNotFound, Store
 
 # What a leaf takes in memory, about, beside its bytes.
 LEAF_BYTES = 4_000
-# Sums of more nodes are made for all nodes at once.
+# Sums of more nodes are made for all nodes at once, and their records leaf by leaf.
 FEW_NODES = 16
 # Leaves that are judged together.
 TOGETHER = 64
@@ -131,18 +130,24 @@ class Run:
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def check_together(runs: Sequence[Run], lines: Sequence[int]) -> None:
-    """Check the records of nodes in runs at once, which is faster.
-
-    What is wrong, `Run.records` says: it names the leaf.
-    """
+def records_of(runs: Sequence[Run], lines: Sequence[int]) -> list[Records]:
+    """Return the checked records of some nodes in each of some runs."""
     of_level: dict[int, dict[Leaf, None]] = {}
     for run in runs:
-        if run.leaf is not None:
+        if run.leaf is not None and len(lines) <= FEW_NODES:
             of_level.setdefault(run.level, {})[run.leaf] = None
+    known: dict[Leaf, Records] = {}
     for leaves in of_level.values():
+        # What is wrong, `Run.records` says: it names the leaf.
         with suppress(CorruptError):
-            leaves_of.check_together(list(leaves), lines)
+            known |= records_together(list(leaves), lines)
+    records = []
+    for run in runs:
+        whole = known.get(run.leaf) if run.leaf is not None else None
+        if whole is None or whole.entries != len(run):
+            whole = run.records(lines)
+        records.append(whole)
+    return records
 
 
 def joined(runs: Sequence[Run], level: int, columns: int) -> Run:
@@ -360,9 +365,8 @@ class Facts:
     def records(self, lines: Sequence[int], groups: Array | None = None) -> Records:
         """Return the records of some nodes in some row groups, which ascend; None means all."""
         found, runs = [], list(self.walk(groups))
-        check_together([run for *_, run in runs], lines)
-        for first, _, run in runs:
-            records = run.records(lines)
+        of_runs = records_of([run for *_, run in runs], lines)
+        for (first, _, run), records in zip(runs, of_runs, strict=True):
             if groups is not None:
                 within = _within(groups, first, run)
                 if len(within) < len(run):
@@ -395,8 +399,7 @@ class Facts:
             if not runs:
                 yield from found
                 continue
-            check_together(runs, lines)
-            kept = np.flatnonzero(keep(join([one.records(lines) for one in runs])))
+            kept = np.flatnonzero(keep(join(records_of(runs, lines))))
             begin = 0
             together = []
             for first, before, one in found:

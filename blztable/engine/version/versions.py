@@ -23,7 +23,7 @@ from blztable.cached import Cache, trim
 from blztable.caller import stack_level
 from blztable.columns.parts.physical import physical
 from blztable.engine.version import schema
-from blztable.engine.version.facts import Facts, Leaves, Run, check_together
+from blztable.engine.version.facts import Facts, Leaves, Run, records_of
 from blztable.engine.version.node_parts import NodeParts
 from blztable.engine.version.schema import depths_of, node_schema, roots_of
 from blztable.errors import (
@@ -206,8 +206,7 @@ class Version:
         if not runs or not len(lines):
             entries = sum(map(len, runs))
             return Records(len(lines), entries, np.zeros(0, PART))
-        check_together(runs, lines)
-        records = join([run.records(lines) for run in runs])
+        records = join(records_of(runs, lines))
         return self._compared(lines, records, np.concatenate([run.groups for run in runs]))
 
     def _compared(self, lines: Sequence[int], records: Records, known: np.ndarray) -> Records:
