@@ -11,6 +11,7 @@ window.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby
@@ -26,6 +27,7 @@ from blztable.engine.check.parts import (
     PartCheck,
     check_reading,
     checked_nodes,
+    fits,
 )
 from blztable.engine.read.parts import OpenParts
 from blztable.engine.run.pool import run
@@ -97,17 +99,27 @@ class _Checked:
             for words, first in zip(leaf.deleted, firsts, strict=False)
             if words
         ]
+        nodes = [
+            (node, fits(node.type, leaf.records[node.line]))
+            for node in self.nodes
+            if node.line in leaf.records
+        ]
         for groups in _windows(leaf):
-            parts = [
-                self._part(leaf, node, entry, firsts)
-                for entry in groups
-                for node in self.nodes
-                if node.line in leaf.records
-            ]
-            self._parts(parts)
+            self._parts(
+                [
+                    self._part(leaf, node, all_fit, entry, firsts)
+                    for entry in groups
+                    for node, all_fit in nodes
+                ]
+            )
 
     def _part(
-        self, leaf: CheckedLeaf, node: CheckedNode, entry: int, firsts: Sequence[int]
+        self,
+        leaf: CheckedLeaf,
+        node: CheckedNode,
+        all_fit: bool,
+        entry: int,
+        firsts: Sequence[int],
     ) -> PartCheck:
         records: Records = leaf.records[node.line].of([0], [entry])
         file, key = int(records.parts["file"][0]), ""
@@ -115,7 +127,8 @@ class _Checked:
             is_bundled = file == int(leaf.bundles[entry])
             key = layout.part(layout.SHARED if is_bundled else node.path, file)
         rows = firsts[entry + 1] - firsts[entry]
-        return PartCheck(self.version, node, leaf.group + entry, firsts[entry], rows, records, key)
+        group, first = leaf.group + entry, firsts[entry]
+        return PartCheck(self.version, node, group, first, rows, records, key, all_fit)
 
     def _parts(self, parts: Sequence[PartCheck]) -> None:
         """Check the parts of some row groups, and their files."""
@@ -128,6 +141,10 @@ class _Checked:
         run(file.compare for file in files)
         if self.full:
             with OpenParts(self.version) as opened:
+                # All at once; if a part is damaged, each one by itself.
+                with suppress(BlzError):
+                    lines = sorted({part.node.line for part in parts})
+                    opened.describe(lines, sorted({part.group for part in parts}))
                 run(partial(part.read, opened) for part in parts if part.is_readable)
             for _, of_group in groupby(parts, lambda part: part.group):
                 _check_nested(self.version, list(of_group))
