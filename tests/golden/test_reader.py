@@ -36,7 +36,7 @@ MAY_IMPORT = {
 }
 # A base above 2^53 has no certain double, and no writer writes it.
 TOO_LARGE = re.compile(r"stream 1 word \d+ = -?9\d{18}$")
-FEW = 61
+FEW = 101
 EVERY = pytest.param(1, marks=[pytest.mark.storm, pytest.mark.timeout(7200)])
 
 

@@ -25,7 +25,7 @@ from support.small_tables import FORMS, rows_of, store_of
 # A table has a few kilobytes; what a reader takes must not follow a claim.
 MOST_BYTES = 64 << 20
 # Of the edits and bytes, a few in each run of the suite; a storm makes all.
-FEW = 61
+FEW = 101
 EVERY = pytest.param(1, marks=[pytest.mark.storm, pytest.mark.timeout(3600)])
 
 

@@ -938,7 +938,7 @@ def same(t, model: Model) -> None:
 
 
 quick = settings(
-    max_examples=12,
+    max_examples=8,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),

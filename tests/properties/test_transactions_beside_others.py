@@ -47,15 +47,15 @@ MINE["append one row"] = Operation(
 )
 VERBS = [*MINE]
 MINE_CONFLICTS = {"append one row": CONFLICTS["append"], **CONFLICTS}
-# Each first operation meets every fourth commit of others, with a random second operation, and
-# each commit meets every fourth first one. The storm takes all.
+# Each first operation meets every sixth commit of others, with a random second operation, and
+# each commit meets every sixth first one. The storm takes all.
 PAIRS = [
     (first, theirs)
     for row, first in enumerate(VERBS)
     for column, theirs in enumerate(OPERATIONS)
-    if (row + column) % 4 == 0
+    if (row + column) % 6 == 0
 ]
-TRIPLES = 50
+TRIPLES = 12
 # Other commits that add rows.
 GROWING = (
     "append",
@@ -170,7 +170,9 @@ def may_conflict(verbs, theirs):
     return grown and "sort" in verbs[1:] and theirs in GROWING
 
 
-@pytest.mark.parametrize("seed", range(TRIPLES // 25))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.storm) for seed in range(2, 10))]
+)
 def test_transactions_of_three_random_operations_land_whole_or_conflict(seed):
     assert land_three(seed)
 
@@ -184,7 +186,7 @@ def test_they_do_so_where_columns_are_written_and_read_together(seed):
 def land_three(seed):
     """Check transactions of three operations beside a commit; return how many landed."""
     draw, met, landed = random.Random(seed), 0, 0
-    while met < 25:
+    while met < TRIPLES:
         verbs = tuple(draw.choices(VERBS, k=3))
         if alone(verbs) is not None:
             landed += meet(base(), verbs, draw.choice([*OPERATIONS]))

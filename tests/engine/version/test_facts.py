@@ -255,7 +255,7 @@ def steps(draw, table):
             table.keep_columns(lines[: draw(st.integers(1, columns))])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(2, 5))
 def test_a_tree_has_the_row_groups_of_a_list_whatever_changes_them(data, entries):
     with tuning.tuned(leaf_entries=entries, leaf_few=2):
@@ -272,7 +272,7 @@ def test_a_tree_has_the_row_groups_of_a_list_whatever_changes_them(data, entries
         assert all(len(run) <= entries for run in version.facts.runs)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_the_files_that_only_one_of_two_versions_names_are_found_without_their_common_leaves(data):
     with tuning.tuned(leaf_entries=3, leaf_few=2):

@@ -58,14 +58,14 @@ def test_items_of_one_row_take_little_memory(tmp_path):
 
         blz.to_blz(items(100), sys.argv[1], durability="process")
         before = peak()
-        blz.to_blz(items(8000), sys.argv[1], durability="process")
+        blz.to_blz(items(4000), sys.argv[1], durability="process")
         print(peak() - before)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), tmp_path / "t.blz"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    # Kept one by one, they took more than 100 MB.
-    assert int(done.stdout) < 48 << 20
+    # Kept one by one, they took more than 50 MB.
+    assert int(done.stdout) < 24 << 20
 
 
 # Bug: each slice of a view column was counted with the whole buffer it points into.

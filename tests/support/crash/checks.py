@@ -31,6 +31,9 @@ from support.stores import directories_named, files_named, put_head
 NAME = "t.blz"
 RETURNED = "returned"
 MIRRORS = {f"{NAME}/{key}" for key in (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)}
+MANIFESTS, FILES = f"{NAME}/{layout.MANIFESTS}/", f"{NAME}/{layout.DATA}/"
+# Everything in a folder: path to content, None for a directory.
+Entries = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True)
@@ -150,24 +153,29 @@ def held_versions(path: Path) -> dict[int, Held]:
 def states(log: Log, stops, *, all_of_it: bool = True) -> Iterator[tuple[State, bool]]:
     """Yield the states after these stops, each once before and once after the return.
 
-    Without `all_of_it`, states that differ only in mirrors and temporary files, which the engine
-    never reads, are yielded once.
+    Without `all_of_it`, states that differ only in what the engine never reads are yielded once.
     """
     seen = set()
     for stop in stops:
         returned = RETURNED in log.marked(stop)
         for state in crash_states(log, stop):
-            entries = state.entries.items()
-            if not all_of_it:
-                entries = [
-                    (path, data)
-                    for path, data in entries
-                    if path not in MIRRORS and ".tmp-" not in path
-                ]
-            key = frozenset(entries), returned
+            entries = state.entries if all_of_it else _as_read(state.entries, log.initial)
+            key = frozenset(entries.items()), returned
             if key not in seen:
                 seen.add(key)
                 yield state, returned
+
+
+def _as_read(entries: Entries, initial: Entries) -> dict[str, object]:
+    """Return entries without mirrors, temporary files, and bytes of files that no version names."""
+    new = {path: data for path, data in entries.items() if path not in initial}
+    has_version = any(path.startswith(MANIFESTS) and ".tmp-" not in path for path in new)
+    read: dict[str, object] = {
+        path: data for path, data in entries.items() if path not in MIRRORS and ".tmp-" not in path
+    }
+    if not has_version:
+        read |= {path: data is None for path, data in new.items() if path.startswith(FILES)}
+    return read
 
 
 def broken_promises(

@@ -60,12 +60,12 @@ def test_after_n_appends_there_are_few_row_groups_and_few_bytes_were_written():
     blz.create(store, SCHEMA, durability="process").close()
     first = 0
     with opened(store) as table:
-        for n in range(1, 301):
+        for n in range(1, 151):
             table.append(noise(n))
             first = first or store.nbytes
             assert len(table._snapshot.version.row_groups) <= 8 * log2(n) + 8
             assert store.nbytes <= 3 * n * max(log2(n), 1) * first
-        assert table.to_arrow() == pa.concat_tables(map(noise, range(1, 301)))
+        assert table.to_arrow() == pa.concat_tables(map(noise, range(1, 151)))
         assert table.verify().is_intact
 
 
