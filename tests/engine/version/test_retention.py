@@ -558,10 +558,11 @@ def tagged_updates(place, count, start):
             table.tags[f"tag {number}"] = table.version
 
 
+# The tag comes first: it leaves a version that another tag keeps.
 COMMITS = {
+    "tag": lambda table: table.tags.update(newest=table.version),
     "update": lambda table: table.update({"x": -1}),
     "append": lambda table: table.append({"n": [1], "x": [1]}),
-    "tag": lambda table: table.tags.update(newest=table.version),
 }
 
 
