@@ -7,6 +7,8 @@ or one test of a file whose other tests are slow.
 """
 
 import gc
+import os
+import shutil
 import signal
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,10 +23,10 @@ from blztable.engine.version import versions
 from support.s3_server import S3Server
 
 # A busy machine must not fail a test. pytest's own timeout ends a test that hangs.
-# A quarter of the examples that hypothesis would make, so that all tests take minutes, and the same
+# A sixth of the examples that hypothesis would make, so that all tests take minutes, and the same
 # in each run, so that only a change makes a test fail. Storms draw others in each run, and so does
-# `--hypothesis-profile=thorough`: ten times as many, in tests that do not say how many.
-hypothesis.settings.register_profile("blztable", deadline=None, max_examples=25, derandomize=True)
+# `--hypothesis-profile=thorough`: thirty times as many, in tests that do not say how many.
+hypothesis.settings.register_profile("blztable", deadline=None, max_examples=16, derandomize=True)
 hypothesis.settings.register_profile("storm", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("blztable")
@@ -64,6 +66,7 @@ QUICK = (
     "damage/test_skip.py",
 )
 TESTS = Path(__file__).parent
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +177,13 @@ def pytest_configure(config):
 
     Programs that are started in the background of a shell, or by nohup or cron, ignore Ctrl-C, and
     so do those that they start. The tests of interrupts need it.
+
+    The folders of the tests lie in memory, where the system has a file system with much room there.
+    No test looks at a real flush: a model says what a loss of power leaves. Thousands of folders
+    are written, flushed and removed, each of which takes a disk milliseconds.
     """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "storm":

@@ -28,7 +28,7 @@ def nested(place: Path) -> None:
 
 
 TABLES = {**SAMPLES, "nested": nested}
-CASES = int(os.environ.get("BLZTABLE_CASES", "150"))
+CASES = int(os.environ.get("BLZTABLE_CASES", "80"))
 
 
 def reader(intact: Path, root: Path):

@@ -108,7 +108,7 @@ def chunk_bytes(path) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("mask", [0x01, 0xFF])
 def test_a_changed_byte_is_told_with_its_file_or_does_no_harm(path, intact, mask):
-    step = 11
+    step = 19
     changes = [
         (key, position, mask)
         for number, key in enumerate(files(path))
