@@ -19,10 +19,12 @@ KINDS = {
     "interop",
     "nested",
     "properties",
+    "stores",
     "time",
     "support",
     "support/crash",
     "support/fuzzed",
+    "support/interleaved",
 }
 FILES = {path.relative_to(TESTS): path for path in sorted(TESTS.rglob("*.py"))}
 
