@@ -256,6 +256,14 @@ def test_a_field_that_does_not_exist_is_told_as_a_column_is(table, name):
             read()
 
 
+@pytest.mark.parametrize("name", [1, None, ("address", 1), ()])
+def test_what_is_no_name_is_told_as_a_column_that_does_not_exist_is(table, name):
+    reads = (table.to_arrow, table.to_pandas, table.describe, lambda names: table[names])
+    for read in reads:
+        with pytest.raises(ColumnNotFoundError, match=re.escape(f"named {name!r} in")):
+            read([name])
+
+
 def test_a_field_below_a_list_has_no_column_of_its_own(table):
     with pytest.raises(SchemaError, match="not one value for each row; read it within its column"):
         table["address.tags.item"]

@@ -66,7 +66,9 @@ def below(name: str, names: Names) -> Names | None:
         return (names[1:] or "") if names[:1] == (name,) else None
     if names == name:
         return ""
-    return names.removeprefix(f"{name}.") if names.startswith(f"{name}.") else None
+    # Users also pass what is no name, such as a number.
+    begins = isinstance(names, str) and names.startswith(f"{name}.")
+    return names.removeprefix(f"{name}.") if begins else None
 
 
 def within_structs(field: pa.Field, path: Path) -> tuple[pa.Field, range] | None:
