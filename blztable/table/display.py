@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from blztable.arrow.extensions import column_as, has_others, registered_schema
+from blztable.arrow.types import REFUSALS
 from blztable.caller import stack_level
+from blztable.columns import types as column_types
 from blztable.convert.column_type import with_type
 from blztable.convert.frames.descriptor import FIELD_KEY
 from blztable.engine.read.damage import ON_CORRUPT, DamagedRows
@@ -24,6 +27,7 @@ from blztable.engine.write.options import check_choice
 from blztable.errors import SchemaError
 from blztable.format.jsontext import Json
 from blztable.report import counted, short_text
+from blztable.table.names import row_numbers
 
 # Keys under which a result lists the rows it lacks, and by column the rows whose values it lacks:
 # pairs of the first row and the row after.
@@ -107,6 +111,21 @@ def table_of(arrays: list[pa.ChunkedArray], schema: pa.Schema, rows: int) -> pa.
     nulls = pa.Array.from_buffers(pa.null(), rows, [None])
     counted = pa.table({"rows": nulls}).replace_schema_metadata(schema.metadata)
     return counted.select([])  # Last: without columns, a change of metadata forgets the rows.
+
+
+def rows_of(table: pa.Table, indices: Any) -> pa.Table:
+    """Return rows of a table by number, of any types; raises as `row_numbers` does."""
+    rows = row_numbers(indices, table.num_rows)
+    return table_of([_rows_of(column, rows) for column in table.columns], table.schema, len(rows))
+
+
+def _rows_of(column: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
+    try:
+        return column.take(pa.array(rows))
+    except REFUSALS:
+        # Arrow takes no views and no runs, and does not join all dictionaries.
+        taken = pa.chunked_array([column_types.take(column_types.one_array(column), rows)])
+        return taken if taken.type == column.type else taken.cast(column.type)
 
 
 def warn_of(lost: Iterable[DamagedRows]) -> None:

@@ -15,12 +15,12 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 
 from blztable.arrow.extensions import plain_schema
-from blztable.arrow.types import is_view
 from blztable.engine.query import expressions
 from blztable.engine.read.damage import OnCorrupt
 from blztable.errors import SchemaError
 from blztable.report import counted, short_text
 from blztable.table.batches import Batches, cast, without_views
+from blztable.table.display import rows_of
 
 # Names, or a mapping of result names to expressions, as in pyarrow's own datasets.
 ScanColumns = Sequence[str] | Mapping[str, pc.Expression]
@@ -119,7 +119,7 @@ class Salvaging:
 
     def take(self, indices: Any) -> pa.Table:
         """Read rows by number, counted without those left out."""
-        return self.to_arrow().take(indices)
+        return rows_of(self.to_arrow(), indices)
 
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that a scan of all columns returns."""
@@ -505,10 +505,7 @@ class BlzScan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Return an iterator of the rows as batches."""
         rows = self.source.to_batches(filters=self._filter, batch_rows=self._batch_rows)
-        if self._is_as_stored:
-            return rows
-        batches = (cast(batch, self._read) for batch in rows)
-        return map(self._make, batches) if self._computed else batches
+        return rows if self._is_as_stored else map(self._made, rows)
 
     def to_table(self) -> pa.Table:
         """Read the rows into a table."""
@@ -528,20 +525,14 @@ class BlzScan:
 
     def take(self, indices: Any) -> pa.Table:
         """Read rows by their numbers in the result."""
-        if self._is_as_stored and self._filter is None:
-            return self.source.take(indices)
-        if any(map(is_view, self._read.types)):
-            return self._taken(indices)
-        return self.to_table().take(indices)
-
-    def _taken(self, indices: Any) -> pa.Table:
-        """Read rows by their numbers as views, of which Arrow takes none."""
         if self._filter is None:
             table = self.source.take(indices)
         else:
-            table = self.source.to_arrow(filters=self._filter).take(indices)
-        batches = [cast(batch, self._read) for batch in table.to_batches()]
-        return pa.Table.from_batches(batches, self._read)
+            table = rows_of(self.source.to_arrow(filters=self._filter), indices)
+        if self._is_as_stored:
+            return table
+        batches = [self._made(batch) for batch in table.to_batches()]
+        return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
         """Count the rows; only the filter's columns are read."""
@@ -551,7 +542,11 @@ class BlzScan:
         """Return the rows as an Arrow PyCapsule stream."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the source as one of the result."""
+        batch = cast(batch, self._read)
+        if not self._computed:
+            return batch
         arrays = [column.array(batch) for column in self._computed]
         return pa.RecordBatch.from_arrays(arrays, schema=self.projected_schema)
 

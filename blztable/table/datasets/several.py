@@ -25,6 +25,7 @@ from blztable.errors import SchemaError, no_column
 from blztable.storage.store import Store
 from blztable.table.batches import without_views
 from blztable.table.datasets.dataset import Readable
+from blztable.table.display import rows_of
 from blztable.table.names import row_numbers
 
 
@@ -120,7 +121,7 @@ class Several:
                 pieces.append(self._fields_of(one.source[plan.stored].take(rows), plan))
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
-        return pa.concat_tables(pieces).take(pa.array(places))
+        return rows_of(pa.concat_tables(pieces), places)
 
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition; without one, nothing is read."""

@@ -384,3 +384,54 @@ def test_a_word_that_is_no_argument_is_told_and_not_taken_for_all_rows():
         with pytest.raises(TypeError, match="unexpected keyword argument 'filters'"):
             call(filters=pc.field("n") < 3)
     assert d.to_table(use_threads=False, filter=[("n", "<", 3)]).num_rows == 3
+
+
+WORDS = ["x", "x", None, "yy", "yy", "x"]
+# Types of which Arrow takes no rows, or joins no two dictionaries.
+OF_ANY_TYPE = {
+    "view": pa.array(WORDS, pa.string_view()),
+    "runs": pc.run_end_encode(pa.array(WORDS)),
+    "runs of codes": pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 3, 6], pa.int16()), pa.array(["x", None, "x"]).dictionary_encode()
+    ),
+    "runs in lists": pa.ListArray.from_arrays(
+        pa.array([0, 1, 1, 2, 4, 5, 6], pa.int32()), pc.run_end_encode(pa.array(WORDS))
+    ),
+    "null among values": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, None, 1, 0], pa.int8()), pa.array(["x", None, "yy"])
+    ),
+    "codes of lists": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 0, None, 1, 0], pa.int8()), pa.array([["x"], []])
+    ),
+    "union": pa.UnionArray.from_sparse(
+        pa.array([0, 1, 0, 1, 0, 1], pa.int8()), [pa.array(range(6)), pa.array(WORDS)]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ANY_TYPE)
+def test_rows_of_any_type_are_taken(kind):
+    column = OF_ANY_TYPE[kind]
+    data = pa.table({"a": column, "n": range(6)})
+    stores = [blz.MemoryStore(), blz.MemoryStore()]
+    for store in stores:
+        blz.to_blz(data, store, storage=blz.Storage(row_group_rows=4))
+    one, values = blz.dataset(stores[0]), column.to_pylist()
+    computed = {"a": pc.field("a"), "b": pc.field("n") + 1}
+    behind = pc.field("n") > 0
+    found = {
+        "all": (one.take([5, 0, 3]), [5, 0, 3]),
+        "none": (one.take([]), []),
+        "views": (blz.dataset(stores[0], views=True).take([5, 0]), [5, 0]),
+        "filtered": (one.take([4, 0, 2], filter=behind), [5, 1, 3]),
+        "computed": (one.take([5, 0], columns=computed), [5, 0]),
+        "both": (one.take([4, 0], columns=computed, filter=behind), [5, 1]),
+        "damaged": (blz.dataset(stores[0], on_corrupt="skip").take([5, 0]), [5, 0]),
+        "several": (blz.dataset(stores).take([11, 0, 3]), [5, 0, 3]),
+        "several filtered": (blz.dataset(stores).take([9, 0], filter=behind), [5, 1]),
+    }
+    for way, (rows, places) in found.items():
+        assert rows["a"].to_pylist() == [values[place] for place in places], way
+        rows.validate(full=True)
+    with pytest.raises(IndexError):
+        one.take([5], filter=behind)
