@@ -309,7 +309,13 @@ def sql(options: Namespace) -> None:
         for each in options.tables:
             name, path = _named(each)
             table = stack.enter_context(blz.open(path))
-            connection.register(name, table.dataset())
+            try:
+                connection.register(name, table.dataset())
+            except duckdb.Error as error:
+                raise ValueError(
+                    f"{path}: DuckDB lacks a type of this table ({error}); write the other columns "
+                    "to Parquet with blz export --columns, and query that file"
+                ) from None
         try:
             relation = connection.sql(options.query)
             if relation is None:

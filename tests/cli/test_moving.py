@@ -480,6 +480,15 @@ def test_sql_asks_several_tables(run):
     assert parquet.read_table("some.parquet")["id"].to_pylist() == [3, 2]
 
 
+@pytest.mark.parametrize("type_", [pa.float16(), pa.decimal128(5, -2)], ids=str)
+def test_a_type_that_duckdb_lacks_is_told_in_one_line(run, type_):
+    blz.to_blz(pa.table({"h": pa.nulls(2, type_), "k": [1, 2]}), "half.blz")
+    error = run("sql", "select k from half", "half.blz", code=1)
+    assert error.startswith("blz: half.blz: DuckDB lacks a type of this table (")
+    assert error.count("\n") == 1
+    assert "blz export --columns" in error
+
+
 def test_rows_of_a_condition_are_shown_counted_explained_and_deleted(run):
     run("import", "-", "t.blz", given=SALES)
     assert run("head", "t.blz", "-n", 1, "--where", "id < 3", "--columns", "id") == "id\n1\n"
