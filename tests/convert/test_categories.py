@@ -122,9 +122,7 @@ def test_rows_without_a_value_bring_no_categories_of_another_dtype(categories):
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_categories_of_which_no_row_has_any_are_kept_in_a_stream_and_with_other_codes(
-    ordered, rows
-):
+def test_categories_that_no_row_has_are_kept_in_a_stream_and_with_other_codes(ordered, rows):
     column = pd.Categorical([None] * rows, categories=[2.5, 0.5], ordered=ordered)
     frame = pd.DataFrame({"a": column, "b": range(rows)})
     store = blz.MemoryStore()
