@@ -20,6 +20,7 @@ import threading
 import warnings
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -566,6 +567,17 @@ def compression(tmp_path):
     assert main([*more, "--compression", "lz4", "--sort-by", "a"]) == 2
     assert main([*more, "--compression", "lz4"]) == 0
     assert main([*more, "--sort-by", "a"]) == 0
+
+
+@remedy(
+    "{}: DuckDB lacks a type of this table ({}); write the other columns to Parquet with blz export --columns, and query that file"
+)
+def types_of_duckdb(tmp_path):
+    table, file = str(tmp_path / "t.blz"), str(tmp_path / "t.parquet")
+    blz.to_blz({"h": np.zeros(2, "f2"), "k": [1, 2]}, table)
+    assert main(["sql", "select k from t", table]) == 1
+    assert main(["export", table, "--columns", "k", "-o", file]) == 0
+    assert duckdb.sql(f"select k from '{file}'").fetchall() == [(1,), (2,)]
 
 
 @remedy(
