@@ -3,19 +3,20 @@
 0: done. 1: an error. 2: arguments that cannot be parsed. 3: the table is damaged. 130: Ctrl-C. A
 closed pipe or Ctrl-C ends a command without a message. But once a command has committed, Ctrl-C
 says so and returns 0: a script that tries again would do the work twice. The module of a command is
-imported when it runs, so `blz --version` does not wait for the others. Knows nothing of the
-commands.
+imported when it runs, so `blz --version` does not wait for the others. A message of the package
+has what was found first, and behind semicolons what mends it: calls that a command does become that
+command, and advice that only Python can follow is left out. Knows nothing of the commands.
 """
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
-from blztable.cli.advice import of_command_line
 from blztable.cli.arguments import UsageError, parser
 from blztable.cli.terminal import encodable, printable
 from blztable.errors import BlzError, CorruptError
@@ -31,6 +32,22 @@ _EXPECTED = (
     TypeError,
     ValueError,
 )
+
+
+_VERBS = "compact|diff|erase|recover|repair|restore|unpack|vacuum|verify|versions|pack"
+_COMMANDS = (
+    (r"\bevolve=True", "--evolve"),
+    (r"(?:write one with )?to_blz\(\) or create\(\)", "make one with `blz import`"),
+    (r"\bmake a table of it with blztable\.copy\(.*", "make a table of it: `blz import`"),
+    (r"\bchange the column with alter_column\(.*", "convert the data"),
+    (rf"\b(?:\w+\.)*({_VERBS})\([^()]*\)", r"`blz \1`"),
+)
+# A call, a name of a library of Python, or a parameter with a value.
+_PYTHON = re.compile(
+    r"\b[a-zA-Z_.]+\((?!s\))|\b(?:pa|pc|pd|np|pandas|blztable)\.\w+"
+    r"|\b[a-z_]+=(?:True|False|None|\"|'|\[|\{|\d|\.\.\.)"
+)
+_OTHERS = re.compile(r", (?=(?:or|and|with) )")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,3 +120,19 @@ def _commits() -> Iterator[list[int]]:
 def _failed(message: str, code: int) -> int:
     print(encodable(f"blz: {printable(message)}", sys.stderr.encoding), file=sys.stderr)
     return code
+
+
+def of_command_line(message: str) -> str:
+    """Return a message whose advice can be followed without Python."""
+    fault, *advice = message.split("; ")
+    return "; ".join([fault, *filter(None, map(_followed, advice))])
+
+
+def _followed(advice: str) -> str:
+    if advice.startswith("read it with "):
+        # What another library stored is read by that library.
+        return advice
+    for call, command in _COMMANDS:
+        advice = re.sub(call, command, advice)
+    parts = [part for part in _OTHERS.split(advice) if not _PYTHON.search(part)]
+    return re.sub("^(?:or|and|with) ", "", ", ".join(parts))

@@ -8,7 +8,7 @@ import pytest
 
 import blztable as blz
 from blztable.cli import main
-from blztable.cli.advice import _PYTHON
+from blztable.cli.command import _PYTHON
 
 UTC, NAIVE = pa.array([0], pa.timestamp("us", "UTC")), pa.array([0], pa.timestamp("us"))
 REFUSED = [

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blztable.convert.frames.arrow_objects import foreign_objects
-from blztable.convert.frames.nested import EXACT_MAX
+from blztable.convert.frames.arrow_objects import EXACT_MAX, foreign_objects
 
 LARGE = EXACT_MAX + 1
 STRUCT = pa.struct(
