@@ -213,8 +213,10 @@ def _of_times(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     times = [_as_time(each, dtype.kind) for each in array.flat]
     result = np.empty(len(times), dtype)
     for unit in {time.dtype for time in times}:
-        places = [place for place, time in enumerate(times) if time.dtype == unit]
-        result[places] = _of_array(np.array([times[place] for place in places], unit), dtype)
+        positions = [position for position, time in enumerate(times) if time.dtype == unit]
+        result[positions] = _of_array(
+            np.array([times[position] for position in positions], unit), dtype
+        )
     return result.reshape(array.shape)
 
 
@@ -237,7 +239,7 @@ def _as_time(value: Any, kind: str) -> np.generic:
 def _compared(array: np.ndarray, result: np.ndarray, is_kept: np.ndarray | bool) -> np.ndarray:
     """Return the result; ValueError that names the first value that would change."""
     if not np.all(is_kept):
-        place = int(np.argmin(is_kept))
-        given, became = array.reshape(-1)[place], result.reshape(-1)[place]
+        position = int(np.argmin(is_kept))
+        given, became = array.reshape(-1)[position], result.reshape(-1)[position]
         raise ValueError(f"{given!s:.80} would become {became!s:.80}")
     return result

@@ -33,9 +33,9 @@ from blztable.storage.store import KeyNotFound
 READ, APPEND, CREATE = "r", "a", "x"
 
 
-def open_for_reading(place: object) -> Opened:
+def open_for_reading(target: object) -> Opened:
     """Open the array at a place of the user; read through its journal."""
-    file = file_at(place, READ)
+    file = file_at(target, READ)
     try:
         source = journal.read_through(file, crc32)
         header = Header.decode(source.read(0, HEADER.size))
@@ -50,9 +50,9 @@ def open_for_reading(place: object) -> Opened:
         raise
 
 
-def open_recovered(place: object) -> Opened:
+def open_recovered(target: object) -> Opened:
     """Open the whole chunks of an array that was never finished."""
-    file = file_at(place, READ)
+    file = file_at(target, READ)
     try:
         source = journal.read_through(file, crc32)
         header = Header.decode(source.read(0, HEADER.size))
@@ -64,9 +64,9 @@ def open_recovered(place: object) -> Opened:
         raise
 
 
-def open_for_changes(place: object) -> Writable:
+def open_for_changes(target: object) -> Writable:
     """Open an array of ours to change it; finish what a crash left."""
-    file = file_at(place, APPEND)
+    file = file_at(target, APPEND)
     try:
         _, metadata = _begin_of(file)
         if not is_ours(metadata):
@@ -94,34 +94,34 @@ def _begin_of(file: File) -> tuple[Header, Json]:
     return header, read_metadata(header, source.read)[1]
 
 
-def file_at(place: object, mode: str) -> File:
+def file_at(target: object, mode: str) -> File:
     """Open the file at a place of the user: a path, a binary file, bytes, or None for memory."""
-    if isinstance(place, File):
-        return place
-    data = _content(place)
+    if isinstance(target, File):
+        return target
+    data = _content(target)
     if data is not None:
         if mode != READ:
-            kind = type(place).__name__
+            kind = type(target).__name__
             raise ReadOnlyError(f"{kind} can only be read; pass None or a BytesIO to write")
         return MemoryFile(data, is_writable=False)
-    if isinstance(place, str | os.PathLike):
-        path = os.fsdecode(os.path.expanduser(place))
+    if isinstance(target, str | os.PathLike):
+        path = os.fsdecode(os.path.expanduser(target))
         if not path:
             raise ValueError("the path is empty; pass the file of the array")
         return _local(path, mode)
-    if place is None and mode == CREATE:
+    if target is None and mode == CREATE:
         return MemoryFile()
-    if isinstance(getattr(place, "encoding", None), str) or isinstance(place, io.TextIOBase):
+    if isinstance(getattr(target, "encoding", None), str) or isinstance(target, io.TextIOBase):
         raise TypeError("a file in text mode; open it in binary mode, such as 'rb' or 'r+b'")
-    if not (hasattr(place, "read") or hasattr(place, "write")):
-        raise TypeError(f"expected a path, a binary file or bytes, found {type(place).__name__}")
-    return _object(place, mode)
+    if not (hasattr(target, "read") or hasattr(target, "write")):
+        raise TypeError(f"expected a path, a binary file or bytes, found {type(target).__name__}")
+    return _object(target, mode)
 
 
-def _content(place: object) -> memoryview | None:
+def _content(target: object) -> memoryview | None:
     """Return the bytes of an object that has them in memory, such as bytes or a memory map."""
     try:
-        return memoryview(place).cast("B")  # type: ignore[arg-type]
+        return memoryview(target).cast("B")  # type: ignore[arg-type]
     except TypeError:
         return None
 
@@ -147,10 +147,10 @@ def _local(path: str, mode: str) -> File:
     return file
 
 
-def _object(place: object, mode: str) -> File:
+def _object(target: object, mode: str) -> File:
     """Return a file object of the user, locked for this one if it is to be written."""
-    name = str(getattr(place, "name", None) or type(place).__name__)
-    can_seek, can_read = _ask(place, "seekable"), _ask(place, "readable")
+    name = str(getattr(target, "name", None) or type(target).__name__)
+    can_seek, can_read = _ask(target, "seekable"), _ask(target, "readable")
     if mode != CREATE and not can_read:
         raise StorageError(f"{name} can only be written; open a file that can be read")
     if mode != CREATE and not can_seek:
@@ -158,15 +158,15 @@ def _object(place: object, mode: str) -> File:
             f"{name} cannot seek; to read an array from it, pass what its read() returns"
         )
     if mode == READ:
-        return ObjectFile(place, name)
-    if getattr(place, "writable", lambda: True)() is False:
+        return ObjectFile(target, name)
+    if getattr(target, "writable", lambda: True)() is False:
         raise ReadOnlyError(f"{name} was opened for reading; open the file with 'r+b'")
     is_sequential = not (can_seek and can_read)
-    file = PipeFile(place, name) if is_sequential else ObjectFile(place, name, is_writable=True)
+    file = PipeFile(target, name) if is_sequential else ObjectFile(target, name, is_writable=True)
     file.lock(0)
     return file
 
 
-def _ask(place: object, question: str) -> bool:
-    method = getattr(place, question, None)
+def _ask(target: object, question: str) -> bool:
+    method = getattr(target, question, None)
     return method is not None and bool(method())

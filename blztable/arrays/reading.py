@@ -33,8 +33,8 @@ def read_own(chunks: Chunks, info: ArrayInfo, box: Box) -> np.ndarray:
     out = np.empty(shape, info.dtype)
     _run(
         (
-            partial(_fill, chunks, info, number, inside, out[place])
-            for number, inside, place in info.grid.overlapping(box)
+            partial(_fill, chunks, info, number, inside, out[region])
+            for number, inside, region in info.grid.overlapping(box)
         ),
         math.prod(info.chunk_shape) * info.dtype.itemsize,
     )

@@ -90,16 +90,16 @@ def _bounded(entry: Entry, size: int, axis: int) -> tuple[slice, object]:
             return slice(0, 0), slice(None)
         low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
         return slice(low, high + 1), slice(None, None, chosen.step)
-    places = np.asarray(entry)
-    if not places.size:
-        return slice(0, 0), places
-    low, high = int(places.min()), int(places.max())
+    rows = np.asarray(entry)
+    if not rows.size:
+        return slice(0, 0), rows
+    low, high = int(rows.min()), int(rows.max())
     if low < -size or high >= size:
         wrong = high if high >= size else low
         raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {size}")
     if isinstance(entry, int):
         return slice(entry % size, entry % size + 1), 0
-    places = places.astype(np.intp)
-    places[places < 0] += size
-    low = int(places.min())
-    return slice(low, int(places.max()) + 1), places - low
+    rows = rows.astype(np.intp)
+    rows[rows < 0] += size
+    low = int(rows.min())
+    return slice(low, int(rows.max()) + 1), rows - low

@@ -143,12 +143,12 @@ class Writable(Opened):
         self.settle()
         info = self.array.front.info
         changed: dict[int, np.ndarray] = {}
-        for number, inside, place in info.grid.overlapping(box):
+        for number, inside, region in info.grid.overlapping(box):
             if shape_of(inside) == shape_of(info.grid.box(number)):
-                changed[number] = values[place]
+                changed[number] = values[region]
             else:
                 changed[number] = read_chunk(self.chunks, info, number)
-                changed[number][inside] = values[place]
+                changed[number][inside] = values[region]
         if changed:
             self._commit(*replaced(self.array, changed))
 

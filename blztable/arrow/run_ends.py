@@ -145,13 +145,13 @@ def _union(array: pa.UnionArray, type_: pa.UnionType) -> pa.Array:
     buffers = [None, pa.py_buffer(codes)]
     children = [array.field(number) for number in range(type_.num_fields)]
     if type_.mode == "dense":
-        places = numbers_in(own[2], "<i4", array.offset, rows).copy()
+        starts = numbers_in(own[2], "<i4", array.offset, rows).copy()
         for number, code in enumerate(type_.type_codes):
-            used = places[codes == code]
+            used = starts[codes == code]
             low, high = (int(used.min()), int(used.max()) + 1) if len(used) else (0, 0)
-            places[codes == code] -= low
+            starts[codes == code] -= low
             children[number] = children[number].slice(low, high - low)
-        buffers.append(pa.py_buffer(places))
+        buffers.append(pa.py_buffer(starts))
     types = [type_.field(number).type for number in range(type_.num_fields)]
     children = list(map(_as_type, children, types))
     return pa.Array.from_buffers(type_, rows, buffers, children=children)

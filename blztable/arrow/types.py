@@ -314,8 +314,8 @@ def nulls(rows: int, type_: pa.DataType) -> pa.Array:
             children = [nulls(rows, child) for child in types]
             return pa.Array.from_buffers(type_, rows, [None, codes], children=children)
         children = [nulls(0 if number else rows, child) for number, child in enumerate(types)]
-        places = pa.py_buffer(np.arange(rows, dtype="<i4"))
-        return pa.Array.from_buffers(type_, rows, [None, codes, places], children=children)
+        starts = pa.py_buffer(np.arange(rows, dtype="<i4"))
+        return pa.Array.from_buffers(type_, rows, [None, codes, starts], children=children)
     if pa.types.is_run_end_encoded(type_):
         ends = pa.array([rows] if rows else [], type_.run_end_type)
         values = nulls(len(ends), type_.value_type)
@@ -387,12 +387,12 @@ def as_views(array: pa.Array, type_: pa.DataType) -> pa.Array:
 def _views_of(values: pa.Array, data: np.ndarray) -> pa.FixedSizeBinaryArray:
     """Return the view of each value: its length, and its bytes or where they are."""
     ends = bytes_of(values.buffers()[1]).view("<i8")[values.offset :][: len(values) + 1]
-    lengths, places = np.diff(ends), np.arange(_INLINE)
+    lengths, positions = np.diff(ends), np.arange(_INLINE)
     views = np.zeros((len(values), _VIEW_BYTES), np.uint8)
     views[:, :4] = lengths.astype("<i4").view(np.uint8).reshape(-1, 4)
     if len(data):
-        first = data[np.minimum(ends[:-1, np.newaxis] + places, len(data) - 1)]
-        views[:, 4:] = np.where(places < lengths[:, np.newaxis], first, 0)
+        first = data[np.minimum(ends[:-1, np.newaxis] + positions, len(data) - 1)]
+        views[:, 4:] = np.where(positions < lengths[:, np.newaxis], first, 0)
     is_long = lengths > _INLINE
     views[is_long, 4 + _PREFIX : 12] = 0  # The number of the buffer.
     views[is_long, 12:] = ends[:-1][is_long].astype("<i4").view(np.uint8).reshape(-1, 4)

@@ -251,8 +251,8 @@ def _parse(block: bytes, schema: pa.Schema | None) -> pa.Table:
         raise pa.ArrowInvalid(f"JSON is UTF-8: {error}") from None
     except pa.ArrowInvalid as error:
         if match := _MIXED.search(str(error)):
-            place = [name for name in match[1].split("/") if name != "[]"]
-            raise _Mixed(_WORDS[match[3]], _WORDS[match[2]], place) from None
+            path = [name for name in match[1].split("/") if name != "[]"]
+            raise _Mixed(_WORDS[match[3]], _WORDS[match[2]], path) from None
         raise
 
 

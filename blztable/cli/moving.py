@@ -154,8 +154,8 @@ def _until_wide_enough(files: sources.SourceFiles, read: Callable[[], R]) -> R:
             # Nothing was committed; the type of a column is wider now.
             continue
         except blz.SchemaError as error:
-            place = f"{files.place}, from row {files.rows + 1:,} on"
-            raise blz.SchemaError(f"{place}: {error}") from None
+            where = f"{files.place}, from row {files.rows + 1:,} on"
+            raise blz.SchemaError(f"{where}: {error}") from None
 
 
 def _types_kept(options: Namespace, table: blz.CTable) -> dict[str, pa.DataType]:

@@ -68,7 +68,7 @@ def _plain_scalar(value: pa.Scalar) -> Json:
     match value:
         case pa.StructScalar():
             names = [field.name for field in value.type]
-            return {name: _alone(value[place]) for place, name in enumerate(names)}
+            return {name: _alone(value[number]) for number, name in enumerate(names)}
         case pa.MapScalar():
             return list(map(list, zip(*map(_plain, value.values.flatten()), strict=True)))
         case pa.ListScalar():

@@ -77,7 +77,7 @@ def info_lines(result: Json) -> Iterator[str]:
 
 def version_info(table: blz.CTable) -> blz.VersionInfo:
     """Return the entry of the open version in the list of versions."""
-    result = (one for one in table.versions() if one.number == table.version)
+    result = (info for info in table.versions() if info.number == table.version)
     # The entry can be missing only on a file system without locks.
     return next(result, blz.VersionInfo(table.version))
 
@@ -88,19 +88,19 @@ def versions(table: blz.CTable) -> Json:
         "path": table.path,
         "versions": [
             {
-                "version": one.number,
-                **_commit(one),
-                "rows": one.rows,
-                "columns": one.columns,
-                "row_groups": one.row_groups,
-                "deleted_rows": one.deleted_rows,
-                **{name: getattr(one, name) for name in DONE},
-                "seconds": one.seconds,
-                "commit_ids": None if one.commit_ids is None else list(one.commit_ids),
-                "tags": list(one.tags),
-                "damage": one.damage,
+                "version": info.number,
+                **_commit(info),
+                "rows": info.rows,
+                "columns": info.columns,
+                "row_groups": info.row_groups,
+                "deleted_rows": info.deleted_rows,
+                **{name: getattr(info, name) for name in DONE},
+                "seconds": info.seconds,
+                "commit_ids": None if info.commit_ids is None else list(info.commit_ids),
+                "tags": list(info.tags),
+                "damage": info.damage,
             }
-            for one in table.versions()
+            for info in table.versions()
         ],
     }
 
@@ -113,18 +113,18 @@ def versions_lines(result: Json) -> Iterator[str]:
     facts = ("version", "time", "operation", "rows", *DONE, "seconds")
     names = (*facts, "row_groups", "commit_ids", "tags")
     columns = [[name.removeprefix("rows_").replace("_", " ")] for name in names]
-    for one in result["versions"]:
-        texts = {name: ", ".join(one[name] or ()) for name in ("commit_ids", "tags")}
+    for info in result["versions"]:
+        texts = {name: ", ".join(info[name] or ()) for name in ("commit_ids", "tags")}
         # What was not done stays empty.
-        cells = {**one, **{name: one[name] or "" for name in DONE}, **texts}
-        if one["damage"] is not None:
+        cells = {**info, **{name: info[name] or "" for name in DONE}, **texts}
+        if info["damage"] is not None:
             cells["operation"] = "damaged"
         for name, column in zip(names, columns, strict=True):
             column.append(_cell(cells[name]))
     yield from _aligned(columns)
-    for one in result["versions"]:
-        if one["damage"] is not None:
-            yield f"version {one['version']} is damaged: {one['damage']}"
+    for info in result["versions"]:
+        if info["damage"] is not None:
+            yield f"version {info['version']} is damaged: {info['damage']}"
 
 
 def vacuumed(table: blz.CTable, removed: blz.Vacuumed) -> Json:
@@ -171,7 +171,7 @@ def streams(table: blz.CTable) -> Json:
     """Return how the streams of each column are stored."""
     return {
         "columns": [
-            {"name": name, "streams": [asdict(one) for one in table[name].streams()]}
+            {"name": name, "streams": [asdict(stream) for stream in table[name].streams()]}
             for name in dict.fromkeys(table.columns)
         ]
     }
@@ -182,10 +182,10 @@ def streams_lines(result: Json) -> Iterator[str]:
     titles = ("column", "stream", "encodings", "codecs", "nbytes", "encoded", "cbytes")
     columns = [[title] for title in titles]
     for entry in result["columns"]:
-        for one in entry["streams"]:
-            texts = [" | ".join(one[name]) for name in ("encodings", "codecs")]
-            sizes = [f"{one[name]:,}" for name in ("nbytes", "nbytes_encoded", "cbytes")]
-            cells = [entry["name"], one["name"], *texts, *sizes]
+        for stream in entry["streams"]:
+            texts = [" | ".join(stream[name]) for name in ("encodings", "codecs")]
+            sizes = [f"{stream[name]:,}" for name in ("nbytes", "nbytes_encoded", "cbytes")]
+            cells = [entry["name"], stream["name"], *texts, *sizes]
             for cell, column in zip(cells, columns, strict=True):
                 column.append(_cell(cell))
     yield from _aligned(columns)

@@ -172,7 +172,8 @@ def _parquet(
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
-            rows, nbytes = sum(one.num_rows for one in held), sum(one.nbytes for one in held)
+            rows = sum(batch.num_rows for batch in held)
+            nbytes = sum(batch.nbytes for batch in held)
             if rows >= PARQUET_ROWS or nbytes >= PARQUET_BYTES:
                 writer.write_table(pa.Table.from_batches(held, schema), rows)
                 held = []

@@ -365,10 +365,10 @@ class SourceFiles:
             return self._error(message)
         number, row, text = found.groups()
         column = self._headers[name][int(number)]
-        place = f"row {int(row) - before:,}" if row else f"after row {self.rows:,}"
+        where = f"row {int(row) - before:,}" if row else f"after row {self.rows:,}"
         if "invalid UTF8" in text:
             text = f"{text}; {_ENCODING}, or --dtype {column}=binary"
-        return self._error(f"column {column!r}, {place}: {text}")
+        return self._error(f"column {column!r}, {where}: {text}")
 
     def _begin_ndjson(self, name: str) -> None:
         next(self._ndjson_rows(name, tuning.current.block_bytes // SAMPLE), None)

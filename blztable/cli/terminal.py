@@ -35,7 +35,7 @@ def json_text(value: Json) -> str:
 
 def printable(text: str) -> str:
     """Return the text in one line, with escapes for control characters."""
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def _escaped(character: str) -> str:

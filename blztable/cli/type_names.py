@@ -35,14 +35,14 @@ def type_named(name: str) -> pa.DataType:
     try:
         return pa.type_for_alias(name)
     except ValueError:
-        found = _PARAMETERS.fullmatch(name)
+        match = _PARAMETERS.fullmatch(name)
     try:
-        if found and found[1] == "decimal":
-            return pa.decimal128(int(found[2]), int(found[3] or 0))
-        if found and found[3]:
-            return pa.timestamp(found[2], found[3])
+        if match and match[1] == "decimal":
+            return pa.decimal128(int(match[2]), int(match[3] or 0))
+        if match and match[3]:
+            return pa.timestamp(match[2], match[3])
     except ValueError:
-        found = None
+        match = None
     raise UsageError(
         f"no type is named {name!r}; try int64, double, string, bool, date32, timestamp[us], "
         "timestamp[us,UTC], decimal(12,2), binary or category"

@@ -18,17 +18,17 @@ from blztable.errors import SchemaError
 def join(chunks: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray | None:
     """Join arrays and their dictionaries; None if the index type is too small for all values."""
     type_ = chunks[0].type
-    distinct, places = _distinct([chunk.dictionary for chunk in chunks])
+    distinct, owners = _distinct([chunk.dictionary for chunk in chunks])
     values, moved = _united(distinct)
     if len(values) > room(type_):
         return None
     masks = [mask_of(chunk) for chunk in chunks]
     codes = []
-    for chunk, mask, place in zip(chunks, masks, places, strict=True):
+    for chunk, mask, owner in zip(chunks, masks, owners, strict=True):
         before = codes_of(chunk, mask)
-        check_codes(before, mask, len(distinct[place]))
+        check_codes(before, mask, len(distinct[owner]))
         # All rows of an array with an empty dictionary are null.
-        codes.append(moved[place][before] if len(distinct[place]) else before.astype(np.int64))
+        codes.append(moved[owner][before] if len(distinct[owner]) else before.astype(np.int64))
     nulls = None
     if any(mask is not None for mask in masks):
         nulls = np.concatenate(
@@ -62,14 +62,14 @@ def changes(column: pa.ChunkedArray) -> list[int]:
 def _distinct(dictionaries: Sequence[pa.Array]) -> tuple[list[pa.Array], list[int]]:
     """Return the distinct dictionaries, and for each input dictionary its index among them."""
     distinct: list[pa.Array] = []
-    places = []
+    owners = []
     for dictionary in dictionaries:
         at = next((at for at, other in enumerate(distinct) if is_same(other, dictionary)), None)
         if at is None:
             at = len(distinct)
             distinct.append(dictionary)
-        places.append(at)
-    return distinct, places
+        owners.append(at)
+    return distinct, owners
 
 
 def _united(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:

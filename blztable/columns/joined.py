@@ -82,11 +82,11 @@ def _joined(
         return
     (child,) = node.children
     below = [list(islice(chunk, child.count)) for chunk in chunks]
-    values, places = _united(child, below, join)
+    values, codes_of = _united(child, below, join)
     if len(values[0]) > room(node.type):
         raise SchemaError(f"codes of {node.flat} have no room for {len(values[0])} values")
     valid = np.concatenate([_valid(flat) for flat in flats])
-    codes = [_coded(place, flat) for place, flat in zip(places, flats, strict=True)]
+    codes = [_coded(new_codes, flat) for new_codes, flat in zip(codes_of, flats, strict=True)]
     yield pa.array(np.concatenate(codes), mask=~valid).cast(node.flat)
     yield from values
 

@@ -139,24 +139,24 @@ def _tasks(
     for chunk in chunks:
         first = chunk * size
         begin, end = max(start, first), min(stop, first + size)
-        place = out[(begin - start) * width : (end - start) * width]
-        yield partial(array.decode, chunk, begin - first, end - first, place)
+        target = out[(begin - start) * width : (end - start) * width]
+        yield partial(array.decode, chunk, begin - first, end - first, target)
 
 
 def _picks(array: StoredArray, rows: np.ndarray, out: np.ndarray) -> Iterator[Task]:
     """Yield a task for each chunk that has some of the rows."""
     chunks, firsts = np.unique(rows // array.chunk_rows, return_index=True)
     parts = np.split(rows, firsts[1:])
-    places = np.split(out.reshape(len(rows), row_bytes(array)), firsts[1:])
-    for chunk, part, place in zip(chunks.tolist(), parts, places, strict=False):
-        yield partial(_pick, array, chunk, part - chunk * array.chunk_rows, place)
+    targets = np.split(out.reshape(len(rows), row_bytes(array)), firsts[1:])
+    for chunk, part, target in zip(chunks.tolist(), parts, targets, strict=False):
+        yield partial(_pick, array, chunk, part - chunk * array.chunk_rows, target)
 
 
-def _pick(array: StoredArray, chunk: int, rows: np.ndarray, place: np.ndarray) -> None:
+def _pick(array: StoredArray, chunk: int, rows: np.ndarray, target: np.ndarray) -> None:
     start, stop = int(rows[0]), int(rows[-1]) + 1
-    decoded = np.empty((stop - start, place.shape[1]), np.uint8)
+    decoded = np.empty((stop - start, target.shape[1]), np.uint8)
     array.decode(chunk, start, stop, decoded.reshape(-1))
-    place[...] = decoded[rows - start]
+    target[...] = decoded[rows - start]
 
 
 def _shaped(array: StoredArray, data: np.ndarray, rows: int) -> np.ndarray:

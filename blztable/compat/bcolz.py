@@ -120,10 +120,12 @@ def read_directory(store: Store) -> OldFiles:
         names = _directories(_document(store, ROOT_DIRS), f"{store.name}/{ROOT_DIRS}")
         there = set(store.list_names(""))
         columns = [
-            _column(store, name, f"{place}/")
-            if place in there
-            else OldColumn(name, CorruptError(f"{store.name}/{place}: the directory is missing"))
-            for name, place in names.items()
+            _column(store, name, f"{directory}/")
+            if directory in there
+            else OldColumn(
+                name, CorruptError(f"{store.name}/{directory}: the directory is missing")
+            )
+            for name, directory in names.items()
         ]
     attrs = _attrs(store, "")
     lengths, errors = dict[str, int](), list[BlzError]()
@@ -144,19 +146,19 @@ def read_directory(store: Store) -> OldFiles:
 
 def _directories(document: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the directory of each column, by its name."""
-    names, places = document.get("names"), document.get("dirs", {})
-    if not isinstance(names, list) or not isinstance(places, dict):
+    names, directories = document.get("names"), document.get("dirs", {})
+    if not isinstance(names, list) or not isinstance(directories, dict):
         raise CorruptError(f"{where}: expected a list of names")
     result = {}
     for name in names:
         if not isinstance(name, str) or name in result:
             raise CorruptError(f"{where}: {name!r:.100} is no name, or that of two columns")
-        place = places.get(name)
+        directory = directories.get(name)
         # BLZ writes the whole path that the directory once had.
-        place = place.rstrip("/").rpartition("/")[2] if isinstance(place, str) else name
-        if place in {"", ".", ".."} or "/" in place or not place.isprintable():
-            raise CorruptError(f"{where}: {place!r:.100} is no directory of a column")
-        result[name] = place
+        directory = directory.rstrip("/").rpartition("/")[2] if isinstance(directory, str) else name
+        if directory in {"", ".", ".."} or "/" in directory or not directory.isprintable():
+            raise CorruptError(f"{where}: {directory!r:.100} is no directory of a column")
+        result[name] = directory
     return result
 
 

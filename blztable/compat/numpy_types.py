@@ -112,12 +112,12 @@ def _with_parts(dtype: np.dtype) -> np.dtype:
         return np.dtype((_with_parts(dtype.subdtype[0]), dtype.subdtype[1]))
     if dtype.fields is None or dtype.names is None:
         return dtype
-    places = [dtype.fields[name] for name in dtype.names]
+    parts = [dtype.fields[name] for name in dtype.names]
     return np.dtype(
         {
             "names": list(dtype.names),
-            "formats": [_with_parts(place[0]) for place in places],
-            "offsets": [place[1] for place in places],
+            "formats": [_with_parts(part[0]) for part in parts],
+            "offsets": [part[1] for part in parts],
             "itemsize": dtype.itemsize,
         }
     )

@@ -295,16 +295,16 @@ def _windows(stored: Iterable[StoredArray], start: int, stop: int) -> Iterator[t
         start = end
 
 
-def _ways(node: Node, place: int) -> Iterator[int]:
+def _ways(node: Node, line: int) -> Iterator[int]:
     """Yield the numbers of the children that lead to a node, given its place in pre-order."""
-    while place:
-        place -= 1
+    while line:
+        line -= 1
         for number, child in enumerate(node.children):
-            if place < child.count:
+            if line < child.count:
                 yield number
                 node = child
                 break
-            place -= child.count
+            line -= child.count
 
 
 class OldSnapshot(Snapshot):

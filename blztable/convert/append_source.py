@@ -230,7 +230,7 @@ class AppendSource:
         self._continues_index |= needs_exact_rows(data, self._frame)
         if (self._evolve or self._is_new) and len(self._valued) < len(self._schema):
             columns = enumerate(table.columns)
-            self._valued |= {index for index, one in columns if one.null_count < len(one)}
+            self._valued |= {index for index, column in columns if column.null_count < len(column)}
         return table
 
     def _is_empty(self, index: int) -> bool:

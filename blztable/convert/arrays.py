@@ -52,14 +52,14 @@ def arrow_array(values: Any, context: str, nan_as_null: bool = False) -> pa.Arra
 
 def _first_unsuitable(values: Any, context: str) -> str:
     """Return the context with the number of the first row that Arrow cannot take."""
-    fine, found = 0, len(values)
-    while found - fine > 1:
-        middle = (fine + found) // 2
+    fine, wrong = 0, len(values)
+    while wrong - fine > 1:
+        middle = (fine + wrong) // 2
         try:
             pa.array(values[:middle])
             fine = middle
         except UNSUITABLE:
-            found = middle
+            wrong = middle
     return f"{context}, row {fine}"
 
 

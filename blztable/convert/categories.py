@@ -144,13 +144,13 @@ def one_in_order(value: pa.ChunkedArray, order: pa.Array | None, context: str) -
     """
     if order is None or value.null_count or not _is_ordered(value.type):
         return value
-    (one,) = value
-    wanted = _bits(one.dictionary)[one.index.as_py()]
+    (scalar,) = value
+    wanted = _bits(scalar.dictionary)[scalar.index.as_py()]
     found = (code for code, category in enumerate(_bits(order)) if category.equals(wanted))
     code = next(found, None)
     if code is None:
         raise SchemaError(
-            f"{context}: {short_text_of(one.value)} is not one of the ordered categories "
+            f"{context}: {short_text_of(scalar.value)} is not one of the ordered categories "
             f"[{_listed(order):.200}]"
         )
     codes = pa.array([code], value.type.index_type)

@@ -90,9 +90,9 @@ def coerce_column(
     stated = descriptor_of(field, table.info)
     cast = cast_for(descriptor, cast)
     if objects.differ(stated, descriptor):
-        found = _objects(column, descriptor)
+        values = _objects(column, descriptor)
         may_widen = partial(_may_widen, column, descriptor, field, table, is_empty, cast)
-        array = objects.as_stated(found, stated, context, table.evolve, may_widen)
+        array = objects.as_stated(values, stated, context, table.evolve, may_widen)
         column, descriptor = pa.chunked_array([plain_values(array, field.name)[0]]), stated
     column, descriptor = _intervals(column, descriptor, stated, table, context)
     source, type_, verb = column.type, field.type, table.verb

@@ -136,9 +136,10 @@ def with_type(
     present = descriptor_of(field, FrameInfo.decode(frame)) if keep else None
     rest = objects.reshaped(present, field.type, type_, by_place)
     coded = _coded(present, type_)
-    for one in (present, other if present else None, rest, coded) if descriptor is None else ():
-        if descriptor is None and _describes(one, field.type, type_):
-            descriptor = one
+    candidates = (present, other if present else None, rest, coded)
+    for candidate in candidates if descriptor is None else ():
+        if descriptor is None and _describes(candidate, field.type, type_):
+            descriptor = candidate
     metadata = {key: text for key, text in (field.metadata or {}).items() if key != FIELD_KEY}
     bare = field.with_type(type_).with_metadata(metadata or None)
     return described(bare, descriptor), without_dtypes(frame, [field.name])

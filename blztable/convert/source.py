@@ -126,9 +126,9 @@ def is_repeatable(data: Any) -> bool:
 
 
 def _of_one(data: Any, index: bool | None, options: IngestOptions) -> ItemSource:
-    one = ingest(data, index=index, options=options)
-    frame, item = one.frame, ("the data", one)
-    return ItemSource(iter([item]), one.rows, one.table.schema, lambda rows: frame, one.attrs)
+    whole = ingest(data, index=index, options=options)
+    frame, item = whole.frame, ("the data", whole)
+    return ItemSource(iter([item]), whole.rows, whole.table.schema, lambda rows: frame, whole.attrs)
 
 
 def _of_reader(reader: Any) -> ItemSource:

@@ -56,7 +56,7 @@ def wider(
     if is_empty or pa.types.is_null(type_):
         return roomy(column.type)
     wide = _candidates(column, type_, cast)
-    return next((one for one in wide if cast(column, one) is not None), type_)
+    return next((candidate for candidate in wide if cast(column, candidate) is not None), type_)
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

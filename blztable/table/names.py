@@ -75,9 +75,9 @@ def named_with_fields(
         paths.setdefault(index, []).append(path)
     in_part = [index for index, each in paths.items() if all(each)]
     fields = [narrowed(projection, index, paths[index]) for index in in_part]
-    places = {index: len(projection.schema) + n for n, index in enumerate(in_part)}
-    indices = [places.get(index, index) for index, _ in requested]
-    once = {places.get(index, index) for index, each in paths.items() if any(each)}
+    positions = {index: len(projection.schema) + n for n, index in enumerate(in_part)}
+    indices = [positions.get(index, index) for index, _ in requested]
+    once = {positions.get(index, index) for index, each in paths.items() if any(each)}
     return fields, [
         index for n, index in enumerate(indices) if index not in once or index not in indices[:n]
     ]

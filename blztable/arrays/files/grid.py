@@ -37,13 +37,15 @@ class Grid:
 
     def box(self, number: int) -> Box:
         """Return where a chunk lies in the array."""
-        place = []
+        indices = []
         for count in reversed(self.counts):
             number, index = divmod(number, count)
-            place.append(index)
+            indices.append(index)
         return tuple(
             slice(index * step, min((index + 1) * step, size))
-            for index, step, size in zip(reversed(place), self.chunk_shape, self.shape, strict=True)
+            for index, step, size in zip(
+                reversed(indices), self.chunk_shape, self.shape, strict=True
+            )
         )
 
     def size_of(self, number: int) -> int:
@@ -59,15 +61,15 @@ class Grid:
             for cut, step in zip(box, self.chunk_shape, strict=True)
         ]
         counts = self.counts
-        for place in itertools.product(*axes):
+        for indices in itertools.product(*axes):
             number = 0
-            for index, count in zip(place, counts, strict=True):
+            for index, count in zip(indices, counts, strict=True):
                 number = number * count + index
             common = [
                 slice(max(cut.start, index * step), min(cut.stop, (index + 1) * step))
-                for cut, index, step in zip(box, place, self.chunk_shape, strict=True)
+                for cut, index, step in zip(box, indices, self.chunk_shape, strict=True)
             ]
-            origin = list(map(operator.mul, place, self.chunk_shape))
+            origin = list(map(operator.mul, indices, self.chunk_shape))
             yield number, _moved(common, origin), _moved(common, [cut.start for cut in box])
 
 

@@ -137,8 +137,8 @@ def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | N
         entries = _entries(items, type_, cast, are_maps)
         if entries is None:
             return None
-        places = pa.array(offsets, pa.int32())
-        maps = pa.ListArray.from_arrays(places, entries, mask=mask)
+        starts = pa.array(offsets, pa.int32())
+        maps = pa.ListArray.from_arrays(starts, entries, mask=mask)
         return pa.Array.from_buffers(type_, len(maps), maps.buffers()[:2], children=[entries])
     child = _one(items, type_.value_type, cast)
     if child is None:
@@ -146,9 +146,9 @@ def _cast_array(array: pa.Array, type_: pa.DataType, cast: Cast) -> pa.Array | N
     if pa.types.is_fixed_size_list(type_):
         return _of_size(child, offsets, type_, mask)
     is_large = pa.types.is_large_list(type_)
-    places = pa.array(offsets, pa.int64() if is_large else pa.int32())
+    starts = pa.array(offsets, pa.int64() if is_large else pa.int32())
     make = pa.LargeListArray if is_large else pa.ListArray
-    return make.from_arrays(places, child, type=type_, mask=mask)
+    return make.from_arrays(starts, child, type=type_, mask=mask)
 
 
 def _entries(
@@ -203,9 +203,9 @@ def _of_size(
     size, is_full = type_.list_size, np.diff(offsets) == type_.list_size
     if not (is_full if mask is None else is_full | np.asarray(mask)).all():
         return None
-    places = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
+    positions = (offsets[:-1, np.newaxis] + np.arange(size)).reshape(-1)
     hidden = np.repeat(~is_full if mask is None else np.asarray(mask), size)
-    child = items.take(pa.array(places, mask=hidden))
+    child = items.take(pa.array(positions, mask=hidden))
     validity = None if mask is None else pc.invert(mask).buffers()[1]
     # Arrow's own constructor ends the process if the size is 0.
     return pa.Array.from_buffers(type_, len(is_full), [validity], children=[child])

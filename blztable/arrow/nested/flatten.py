@@ -128,11 +128,11 @@ def _union(node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible) ->
     """Yield the type codes of a union, and each child with all rows: null where it is not used."""
     buffers = array.buffers()
     codes = numbers_in(buffers[1], "i1", array.offset, len(array))
-    places = None
+    starts = None
     if node.type.mode == "dense":
-        places = numbers_in(buffers[2], "<i4", array.offset, len(array))
+        starts = numbers_in(buffers[2], "<i4", array.offset, len(array))
     if rows is not None:
-        codes, places = codes[rows], None if places is None else places[rows]
+        codes, starts = codes[rows], None if starts is None else starts[rows]
     known = np.array(node.type.type_codes, "i1")
     if not np.isin(codes, known).all():
         raise SchemaError("a type code of an Arrow union is not one of its type's")
@@ -143,8 +143,8 @@ def _union(node: Node, array: pa.Array, rows: _WantedRows, visible: _Visible) ->
         used = codes == known[number]
         used = used if visible is None else used & visible
         values, below = array.field(number), rows
-        if places is not None:
-            below = np.where(used, places, 0)
+        if starts is not None:
+            below = np.where(used, starts, 0)
             if len(below) and (below.min() < 0 or (len(values) and below.max() >= len(values))):
                 raise SchemaError("an offset of an Arrow union leads out of its child")
         yield from _flattened(child, values, below, used)

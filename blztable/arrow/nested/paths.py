@@ -76,13 +76,13 @@ def within_structs(field: pa.Field, path: Path) -> tuple[pa.Field, range] | None
 
     A field of structs has a value in each row of the root.
     """
-    place, node = 0, Node.of(field.type)
+    line, node = 0, Node.of(field.type)
     for number in path:
         if not pa.types.is_struct(node.type):
             return None
-        place += 1 + sum(child.count for child in node.children[:number])
+        line += 1 + sum(child.count for child in node.children[:number])
         field, node = node.type.field(number), node.children[number]
-    return field, range(place, place + node.count)
+    return field, range(line, line + node.count)
 
 
 def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
@@ -98,7 +98,7 @@ def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
     if pa.types.is_union(node.type):
         raise SchemaError(f"a field of {node.type} cannot be read without the others")
     types: dict[int, pa.DataType] = {}
-    places, place = [0], 1
+    lines, line = [0], 1
     for number, child in enumerate(node.children):
         inner = [path[1:] for path in paths if path[0] == number]
         # A map is not one without its keys or its values.
@@ -106,9 +106,9 @@ def pruned(node: Node, paths: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
             inner = [()]
         if inner:
             types[number], more = pruned(child, inner)
-            places += [place + step for step in more]
-        place += child.count
-    return _with_children(node.type, types), places
+            lines += [line + step for step in more]
+        line += child.count
+    return _with_children(node.type, types), lines
 
 
 def dropped(node: Node, gone: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
@@ -124,14 +124,14 @@ def dropped(node: Node, gone: Sequence[Path]) -> tuple[pa.DataType, list[int]]:
     here = {path[0] for path in gone if len(path) == 1}
     _check_struct(node.type, is_end=bool(here))
     types: dict[int, pa.DataType] = {}
-    places, place = [0], 1
+    lines, line = [0], 1
     for number, child in enumerate(node.children):
         if number not in here:
             inner = [path[1:] for path in gone if path[0] == number]
             types[number], more = dropped(child, inner)
-            places += [place + step for step in more]
-        place += child.count
-    return _with_children(node.type, types), places
+            lines += [line + step for step in more]
+        line += child.count
+    return _with_children(node.type, types), lines
 
 
 def renamed(type_: pa.DataType, names: Mapping[Path, str]) -> pa.DataType:
@@ -172,7 +172,7 @@ def _with_child(
     type_: pa.DataType, number: int, change: Callable[[pa.DataType], pa.DataType]
 ) -> pa.DataType:
     """Return a nested type with one child changed."""
-    types = {place: child.type for place, child in enumerate(Node.of(type_).children)}
+    types = {number: child.type for number, child in enumerate(Node.of(type_).children)}
     return _with_children(type_, types | {number: change(types[number])})
 
 

@@ -93,7 +93,7 @@ def encode_batch(columns: Array, form: Physical, page: int) -> list[EncodedBatch
     return batches
 
 
-def _plain(values: Array, places: Array, form: Physical, page: int) -> EncodedBatch:
+def _plain(values: Array, indices: Array, form: Physical, page: int) -> EncodedBatch:
     rows = values.shape[1]
     pages = np.zeros((len(values), len(cuts(rows, page))), PAGE)
     if form.form is Form.FLOAT:
@@ -108,7 +108,7 @@ def _plain(values: Array, places: Array, form: Physical, page: int) -> EncodedBa
         bounds.put(pages, words_of_integers(low), words_of_integers(high))
     stream = Stream(VALUES, PLAIN, typesize=form.width)
     data = np.ascontiguousarray(values).view(np.uint8)
-    return _batch(places, rows, page, form.width, stream, data, _no_words(len(places)), pages)
+    return _batch(indices, rows, page, form.width, stream, data, _no_words(len(indices)), pages)
 
 
 def _integers(columns: Array, page: int) -> Iterator[EncodedBatch]:
@@ -160,7 +160,7 @@ def _decimals(columns: Array, page: int) -> Iterator[EncodedBatch]:
 
 
 def _decimals_by(
-    columns: Array, places: Array, power: int, times: bool, page: int
+    columns: Array, indices: Array, power: int, times: bool, page: int
 ) -> Iterator[EncodedBatch]:
     """Yield the columns whose doubles are whole numbers of a power of ten."""
     count, rows = columns.shape
@@ -198,9 +198,9 @@ def _decimals_by(
         data = _distances(_rows_of(integers, of_width), base[of_width], page, width)
         if has_nans[of_width].any():
             codes = data.view(f"<u{width}")
-            place = np.searchsorted(of_width, column[is_nan])
-            own = of_width[np.minimum(place, len(of_width) - 1)] == column[is_nan]
-            codes[place[own], row[is_nan][own]] = codes.dtype.type((1 << 8 * width) - 1)
+            position = np.searchsorted(of_width, column[is_nan])
+            own = of_width[np.minimum(position, len(of_width) - 1)] == column[is_nan]
+            codes[position[own], row[is_nan][own]] = codes.dtype.type((1 << 8 * width) - 1)
         kinds = np.column_stack([has_nans[of_width], odd[of_width]])
         for has, many in set(map(tuple, kinds.tolist())):
             inside = (kinds == (has, many)).all(axis=1).nonzero()[0]
@@ -216,7 +216,7 @@ def _decimals_by(
             flags = (TIMES if times else 0) | (NAN_CODE if has else 0)
             stream = _numbers(data, width, power, flags, many)
             codes = _rows_of(data, inside)
-            yield _batch(places[some], rows, page, 8, stream, codes, words, pages[some])
+            yield _batch(indices[some], rows, page, 8, stream, codes, words, pages[some])
 
 
 def _rows_of(matrix: Array, rows: Array) -> Array:
@@ -251,7 +251,7 @@ def _no_words(count: int) -> Array:
 
 
 def _batch(
-    places: Array,
+    indices: Array,
     rows: int,
     page: int,
     size: int,
@@ -261,4 +261,6 @@ def _batch(
     pages: Array,
 ) -> EncodedBatch:
     flags = 0 if stream.exceptions else EXACT_BOUNDS
-    return EncodedBatch(places, rows, page, size * rows, (stream,), (data,), (words,), pages, flags)
+    return EncodedBatch(
+        indices, rows, page, size * rows, (stream,), (data,), (words,), pages, flags
+    )

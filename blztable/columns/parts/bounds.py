@@ -82,14 +82,14 @@ def of_floats(
     # The least of 0.0 and -0.0 may be either: there the bits decide.
     zeros = (low == 0) | (high == 0)
     if zeros.any() and (np.signbit(values) & (values == 0)).any():
-        for place in np.argwhere(zeros).tolist():
-            of_part, start = tuple(place[:-1]), place[-1] << page
+        for position in np.argwhere(zeros).tolist():
+            of_part, start = tuple(position[:-1]), position[-1] << page
             rows = slice(start, start + (1 << page))
             exact = values[of_part][rows]
             if ordered is not None:
                 exact = exact[ordered[of_part][rows]]
             words = words_of(exact, form)
-            pages[tuple(place)]["min"], pages[tuple(place)]["max"] = words.min(), words.max()
+            pages[tuple(position)]["min"], pages[tuple(position)]["max"] = words.min(), words.max()
 
 
 def widen(pages: Array, scaled: Array, of: Array) -> None:

@@ -33,18 +33,18 @@ def are_within(type_: pa.DataType, data: np.ndarray) -> bool:
         if 0 <= _number(bits) <= bound:
             return True
     # Index of the highest word of the bound, with its sign; the words above only repeat the sign.
-    place = bound.bit_length() // _WORD
+    word = bound.bit_length() // _WORD
     # A word strictly between these is within the bounds; if it equals one, lower words decide.
-    top = bound >> _WORD * place if place else bound + 1
-    bottom = ~top if place else -top
+    top = bound >> _WORD * word if word else bound + 1
+    bottom = ~top if word else -top
     least, greatest = _reduced(words, np.minimum, np.maximum)
-    is_inside = bottom < least[place] and greatest[place] < top
-    if is_inside and _are_signs(words, place, least, greatest):
+    is_inside = bottom < least[word] and greatest[word] < top
+    if is_inside and _are_signs(words, word, least, greatest):
         return True
     # The bound exceeds every number that the lower words alone can represent.
-    if place > 0 and _are_signs(words, place - 1, least, greatest):
+    if word > 0 and _are_signs(words, word - 1, least, greatest):
         return True
-    return place > 0 and not (_is_any_over(words, bound) or _is_any_over(~words, bound - 1))
+    return word > 0 and not (_is_any_over(words, bound) or _is_any_over(~words, bound - 1))
 
 
 def _number(words: list[int]) -> int:
@@ -69,14 +69,14 @@ def _reduced(words: np.ndarray, *functions: np.ufunc) -> list[list[int]]:
     return results
 
 
-def _are_signs(words: np.ndarray, place: int, least: list[int], greatest: list[int]) -> bool:
+def _are_signs(words: np.ndarray, word: int, least: list[int], greatest: list[int]) -> bool:
     """True if all words above this one only repeat its sign."""
-    above = range(place + 1, words.shape[1])
+    above = range(word + 1, words.shape[1])
     if any(least[other] < -1 or greatest[other] > 0 for other in above):
         return False
-    if min(least[place:]) >= 0 or max(greatest[place:]) < 0:
+    if min(least[word:]) >= 0 or max(greatest[word:]) < 0:
         return True
-    return all(bool((words[:, place] ^ words[:, other]).min() >= 0) for other in above)
+    return all(bool((words[:, word] ^ words[:, other]).min() >= 0) for other in above)
 
 
 def _is_any_over(words: np.ndarray, bound: int) -> bool:
@@ -84,10 +84,10 @@ def _is_any_over(words: np.ndarray, bound: int) -> bool:
     count = words.shape[1]
     over = np.zeros(len(words), np.bool_)
     equal = np.ones(len(words), np.bool_)
-    for place in reversed(range(count)):
-        limit = bound >> _WORD * place & (1 << _WORD) - 1
-        word = words[:, place]
-        if place == count - 1:
+    for number in reversed(range(count)):
+        limit = bound >> _WORD * number & (1 << _WORD) - 1
+        word = words[:, number]
+        if number == count - 1:
             over, equal = word > limit, word == limit
         else:
             word = word.view(np.uint64)

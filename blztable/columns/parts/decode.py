@@ -217,9 +217,9 @@ class EncodedRows:
             first, last = np.searchsorted(rows, (chosen.start, chosen.stop))
             out[rows[first:last] - chosen.start] = values[first:last]
         else:
-            places = np.minimum(np.searchsorted(rows, chosen), count - 1)
-            some = rows[places] == chosen
-            out[some] = values[places[some]]
+            positions = np.minimum(np.searchsorted(rows, chosen), count - 1)
+            some = rows[positions] == chosen
+            out[some] = values[positions[some]]
 
     # Text, binary and lists.
 

@@ -42,19 +42,19 @@ def fill(
             _scale(stream, values, values)
     for at, data in stream.runs(start * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width
-        place = values[row - start : row - start + len(codes)]
+        target = values[row - start : row - start + len(codes)]
         # This casts, and is no call of Python as `np.copyto` is.
-        place[...] = codes
+        target[...] = codes
         bases = base[row >> page : (row + len(codes) - 1 >> page) + 1]
         if len(bases) == 1 or (bases == bases[0]).all():
             if bases[0]:
-                place += bases[0]
+                target += bases[0]
         else:
             for number in range(row >> page, (row + len(codes) - 1 >> page) + 1):
                 first = number << page
-                place[max(first - row, 0) : first + (1 << page) - row] += base[number]
+                target[max(first - row, 0) : first + (1 << page) - row] += base[number]
         if is_scaled:
-            _scale(stream, place, codes)
+            _scale(stream, target, codes)
     if form.form is Form.WIDE:
         _finish(form, out)
 
@@ -270,15 +270,15 @@ def ends(
     total = 0.0
     for at, data in stream.runs(start * width, stop * width):
         codes, row = data.view(f"<u{width}"), at // width - start
-        place = sums[1 + row : 1 + row + len(codes)]
+        target = sums[1 + row : 1 + row + len(codes)]
         if width >= 4:
             total += float(codes.sum(dtype="<f8"))
         if least:
-            np.add(codes, least, out=place, dtype=np.int64, casting="unsafe")
-            np.cumsum(place, out=place)
+            np.add(codes, least, out=target, dtype=np.int64, casting="unsafe")
+            np.cumsum(target, out=target)
         else:
-            np.cumsum(codes, dtype=np.int64, out=place)
-        place += sums[row]
+            np.cumsum(codes, dtype=np.int64, out=target)
+        target += sums[row]
     _check_total(total, stop - start, least)
     bounds = np.append(np.arange((start >> page) + 1, (stop - 1 >> page) + 1) << page, stop)
     if start < stop:
@@ -344,15 +344,15 @@ def gathered(stream: EncodedStream, starts: Array, stops: Array) -> Array:
     for at, first, last, data in stream.pick(starts, stops):
         low = np.maximum(starts[first:last], at)
         high = np.minimum(stops[first:last], at + len(data))
-        place = before[first:last] + low - starts[first:last]
+        begins = before[first:last] + low - starts[first:last]
         counts = high - low
         total = int(counts.sum())
         if total > _SHORT * (last - first):
-            moves = zip((low - at).tolist(), (high - at).tolist(), place.tolist(), strict=True)
+            moves = zip((low - at).tolist(), (high - at).tolist(), begins.tolist(), strict=True)
             for begin, end, to in moves:
                 out[to : to + end - begin] = data[begin:end]
         elif total:
             inner = counts.cumsum() - counts
             index = (low - at - inner).repeat(counts) + np.arange(total)
-            out[place[0] : place[0] + total] = data[index]
+            out[begins[0] : begins[0] + total] = data[index]
     return out

@@ -50,15 +50,15 @@ def spell(
     steps = range(0, len(codes), _STEP)
     for start in steps:
         some = codes[start : start + _STEP]
-        place = ends[1 + start : 1 + start + len(some)]
-        table.fill_ends(some, table.numbers(some), int(ends[start]), place)
+        target = ends[1 + start : 1 + start + len(some)]
+        table.fill_ends(some, table.numbers(some), int(ends[start]), target)
     total = int(ends[-1])
     body = make(total)
     out = view(body)
     for start in steps:
         some = codes[start : start + _STEP]
-        place = out[int(ends[start]) : int(ends[start + len(some)])]
-        table.put_items(some, table.numbers(some), place)
+        target = out[int(ends[start]) : int(ends[start + len(some)])]
+        table.put_items(some, table.numbers(some), target)
     return ends, body
 
 
@@ -112,8 +112,8 @@ class _Table:
         if group > 1:
             # Codes of no item are not used: they stand for the last one.
             numbers = np.arange(1 << bits * group)
-            places = (numbers >> bits * place & (1 << bits) - 1 for place in range(group))
-            digits = [np.minimum(place, len(items) - 1) for place in places]
+            shifted = (numbers >> bits * digit & (1 << bits) - 1 for digit in range(group))
+            digits = [np.minimum(number, len(items) - 1) for number in shifted]
             parts = [items.take(pa.array(digit)) for digit in digits]
             combinations = pc.binary_join_element_wise(*parts, pa.scalar(b"", items.type))
             words = np.ascontiguousarray(lengths[np.stack(digits, axis=1)])
@@ -133,7 +133,7 @@ class _Table:
         codes = codes[: len(codes) // self.group * self.group]
         if self.group == 4 and self.bits <= 2:
             # One product shifts the four codes side by side, into the highest byte.
-            shifts = (24 - (8 - self.bits) * place for place in range(4))
+            shifts = (24 - (8 - self.bits) * digit for digit in range(4))
             product = codes.view("<u4") * np.uint32(sum(1 << shift for shift in shifts))
             return (product >> np.uint32(24)).astype("|u1") & np.uint8((1 << 4 * self.bits) - 1)
         # The lower byte of two is the first code.
@@ -148,9 +148,9 @@ class _Table:
         rest = codes[len(numbers) * self.group :]
         whole = len(out) - int(self.lengths[rest].sum(dtype=np.int64))
         if isinstance(self.combinations, np.ndarray):
-            place = out[:whole].view(self.combinations.dtype)
+            target = out[:whole].view(self.combinations.dtype)
             # Unlike the default mode, "wrap" writes to `out` without a buffer.
-            np.take(self.combinations, numbers, out=place, mode="wrap")
+            np.take(self.combinations, numbers, out=target, mode="wrap")
         else:
             out[:whole] = _taken(self.combinations, numbers)
         if len(rest):

@@ -227,9 +227,9 @@ def _items(
     data[np.repeat(begin, prefix) + inside] = records.prefixes[
         np.repeat(records.first_prefix[part], prefix) + inside
     ]
-    places = np.arange(WORD_BYTES)
-    chosen = places < kept[:, None]
-    data[((begin + prefix)[:, None] + places)[chosen]] = last[chosen]
+    positions = np.arange(WORD_BYTES)
+    chosen = positions < kept[:, None]
+    data[((begin + prefix)[:, None] + positions)[chosen]] = last[chosen]
     return _array(type_, known, ends, data)
 
 
@@ -289,8 +289,8 @@ def _in_order(bounds: pa.Array, zones: Array, is_least: bool) -> Iterator[int]:
     """Yield the zones, those with unknown bounds first, and then the most promising ones."""
     order = "ascending" if is_least else "descending"
     taken = bounds.take(pa.array(zones))
-    places = pc.array_sort_indices(taken, order=order, null_placement="at_start")
-    yield from zones[places.to_numpy()].tolist()
+    sorted_order = pc.array_sort_indices(taken, order=order, null_placement="at_start")
+    yield from zones[sorted_order.to_numpy()].tolist()
 
 
 def extreme_of(array: pa.Array, *, is_least: bool) -> pa.Scalar:

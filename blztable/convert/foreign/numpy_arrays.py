@@ -79,7 +79,7 @@ def decode(array: pa.Array, context: str) -> np.ndarray:
     if isinstance(type_, pa.FixedShapeTensorType) and not array.null_count:
         rows = _in_rows(array.storage, context).reshape(len(array), *type_.shape)
         order = type_.permutation
-        return rows if order is None else rows.transpose(0, *(1 + one for one in order))
+        return rows if order is None else rows.transpose(0, *(1 + axis for axis in order))
     if pa.types.is_fixed_size_list(type_) and not array.null_count:
         return _in_rows(array, context)
     if is_number(type_) and array.null_count == 0 and len(array):

@@ -56,12 +56,12 @@ def have_dtype(values: Collection[Any]) -> bool:
     """True if one of these values, or of those in them, is of a type that has a dtype."""
     while values:
         types = set(map(type, values))
-        if any(hasattr(one, "dtype") for one in types):
+        if any(hasattr(type_, "dtype") for type_ in types):
             return True
         if types.isdisjoint((list, tuple, dict)):
             return False
-        inner = [one for one in values if isinstance(one, list | tuple | dict)]
-        parts = (one.values() if isinstance(one, dict) else one for one in inner)
+        inner = [value for value in values if isinstance(value, list | tuple | dict)]
+        parts = (value.values() if isinstance(value, dict) else value for value in inner)
         values = list(chain.from_iterable(parts))
     return False
 
@@ -74,7 +74,7 @@ def largest_integer(values: Iterable[Any], type_: pa.DataType) -> int:
         return max(abs(value) for value in values if type(value) is int)
     if pa.types.is_struct(type_):
         dicts = [value for value in values if isinstance(value, Mapping)]
-        fields = ([one.get(field.name) for one in dicts] for field in type_)
+        fields = ([row.get(field.name) for row in dicts] for field in type_)
         return max(map(largest_integer, fields, (field.type for field in type_)), default=0)
     if pa.types.is_list(type_):
         inner = chain.from_iterable(value for value in values if isinstance(value, list | tuple))
@@ -121,9 +121,9 @@ def _leaves(values: Iterable[Any], levels: int) -> list[Any]:
     """Return the values within so many levels of lists and dicts."""
     leaves, inner = [], list(values)
     for _ in range(levels):
-        parts = [list(one.values()) if isinstance(one, Mapping) else one for one in inner]
-        leaves += [one for one in parts if not isinstance(one, list | tuple)]
-        inner = list(chain.from_iterable(one for one in parts if isinstance(one, list | tuple)))
+        parts = [list(value.values()) if isinstance(value, Mapping) else value for value in inner]
+        leaves += [part for part in parts if not isinstance(part, list | tuple)]
+        inner = list(chain.from_iterable(part for part in parts if isinstance(part, list | tuple)))
     return leaves + inner
 
 
@@ -155,5 +155,6 @@ def _has_sets(values: Collection[Any], levels: int) -> bool:
     inner = maps | {type_ for type_ in types if issubclass(type_, list | tuple)}
     if not inner or levels == 1:
         return False
-    parts = (one.values() if type(one) in maps else one for one in values if type(one) in inner)
+    containers = [value for value in values if type(value) in inner]
+    parts = (value.values() if type(value) in maps else value for value in containers)
     return _has_sets(list(chain.from_iterable(parts)), levels - 1)

@@ -100,8 +100,9 @@ def _fixed(column: pa.ChunkedArray, name: str, check: Check) -> np.ndarray:
     type_ = array.type
     if pa.types.is_struct(type_) and not array.null_count:
         names = [field.name for field in type_]
-        fields = zip(array.flatten(), names, strict=True)
-        inner = [_fixed(pa.chunked_array([one]), f"{name}.{field}", check) for one, field in fields]
+        columns = [pa.chunked_array([values]) for values in array.flatten()]
+        fields = zip(columns, names, strict=True)
+        inner = [_fixed(column, f"{name}.{field}", check) for column, field in fields]
         return _records(names, inner, len(array), check)
     if is_view(type_):
         array = array.cast(without_view(type_))

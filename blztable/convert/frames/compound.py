@@ -155,12 +155,12 @@ def sparse_dtype(values: Any, fill: Json) -> tuple[np.ndarray, pd.SparseDtype]:
 
 def decode_coded(column: pa.ChunkedArray, decode: Decode) -> np.ndarray:
     """Return a dictionary column as its values; equal codes of a chunk share an object."""
-    found = np.full(len(column), None, object)
+    result = np.full(len(column), None, object)
     first = 0
     for chunk in column.chunks:
         values = np.asarray(decode(pa.chunked_array([chunk.dictionary]), None), object)
         is_valid = chunk.indices.is_valid().to_numpy(zero_copy_only=False)
         codes = chunk.indices.drop_null().to_numpy()
-        found[np.flatnonzero(is_valid) + first] = values[codes]
+        result[np.flatnonzero(is_valid) + first] = values[codes]
         first += len(chunk)
-    return found
+    return result

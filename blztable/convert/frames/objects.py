@@ -213,7 +213,7 @@ def merged(stated: Descriptor | None, given: Descriptor | None) -> Descriptor | 
 
     Otherwise return that of the data. SchemaError if no kind has the objects of both.
     """
-    kinds = [one["kind"] for one in (stated, given) if one and one.get("kind", JSON) != JSON]
+    kinds = [each["kind"] for each in (stated, given) if each and each.get("kind", JSON) != JSON]
     if stated is None or len(kinds) < 2:
         return given
     kind = objects.merge.merged(*map(parse, kinds))

@@ -230,7 +230,7 @@ def same_value(value: Any, back: Any) -> bool:
     if value is None or back is None or type(value) is not type(back):
         return value is back
     if isinstance(value, datetime.datetime):
-        clocks = [one.replace(tzinfo=None, fold=0) for one in (value, back)]
+        clocks = [moment.replace(tzinfo=None, fold=0) for moment in (value, back)]
         return clocks[0] == clocks[1] and value.fold == back.fold
     return bool(value == back) and getattr(value, "fold", 0) == getattr(back, "fold", 0)
 

@@ -232,15 +232,15 @@ class Structs:
     def encode(self, values: Values) -> pa.Array:
         """Return the dicts as structs."""
         check_types(values, frozenset({dict}))
-        places = {key: place for place, (key, _, _) in enumerate(self.fields)}
+        numbers = {key: number for number, (key, _, _) in enumerate(self.fields)}
         for row, value in enumerate(values):
             if value is not None:
-                self._check(row, value, places)
+                self._check(row, value, numbers)
         arrays = [
             kind.encode([None if value is None else value.get(key) for value in values])
             for key, kind, _ in self.fields
         ]
-        return _structs(arrays, list(places), values)
+        return _structs(arrays, list(numbers), values)
 
     def decode(self, array: pa.Array) -> list[Any]:
         """Return the structs as dicts."""
@@ -256,13 +256,13 @@ class Structs:
                     row[key] = value
         return rows
 
-    def _check(self, row: int, value: dict[Any, Any], places: dict[str, int]) -> None:
+    def _check(self, row: int, value: dict[Any, Any], numbers: dict[str, int]) -> None:
         """UnsuitableError for a dict that would not come back as it is."""
         for key, item in value.items():
-            place = places.get(key)
-            if place is None:
+            number = numbers.get(key)
+            if number is None:
                 raise UnsuitableError(row, value, f"other dicts lack the key {key!r:.60}")
-            if item is None and self.fields[place][2]:
+            if item is None and self.fields[number][2]:
                 raise UnsuitableError(
                     row, value, f"the key {key!r:.60} is None, and other dicts lack it"
                 )
@@ -360,7 +360,7 @@ def _lists(ends: np.ndarray, items: pa.Array, values: Values) -> pa.Array:
 def _structs(arrays: list[pa.Array], names: list[str], values: Values) -> pa.Array:
     missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     if not arrays:
-        return pa.array([None if one else {} for one in missing], pa.struct([]))
+        return pa.array([None if is_missing else {} for is_missing in missing], pa.struct([]))
     return pa.StructArray.from_arrays(arrays, names, mask=pa.array(missing))
 
 
@@ -371,7 +371,7 @@ def _columns(
     type_ = array.type
     is_right = pa.types.is_struct(type_) and [field.name for field in type_] == names
     check_type(kind, is_right, type_)
-    return [one.decode(array.field(index)) for index, one in enumerate(kinds)]
+    return [kind.decode(array.field(index)) for index, kind in enumerate(kinds)]
 
 
 def place(values: Values, index: int) -> list[Any]:
@@ -406,8 +406,8 @@ def check_arrays(values: Values, dtype: np.dtype) -> None:
     check_types(values, frozenset({np.ndarray}))
     for row, value in enumerate(values):
         if value is not None and (value.ndim != 1 or value.dtype != dtype):
-            found = f"its shape is {value.shape} and its dtype {value.dtype}"
-            raise UnsuitableError(row, value, f"{found}, expected one dimension and {dtype}")
+            shape = f"its shape is {value.shape} and its dtype {value.dtype}"
+            raise UnsuitableError(row, value, f"{shape}, expected one dimension and {dtype}")
 
 
 def _arrow_of(dtype: np.dtype) -> pa.DataType:

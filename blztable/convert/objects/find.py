@@ -238,7 +238,7 @@ def _fields(dicts: Sequence[dict[Any, Any]]) -> dict[str, bool] | None:
     fields = {}
     for key in merged:
         fields[key] = any(key not in order for order in orders)
-        if fields[key] and any(one.get(key, key) is None for one in dicts):
+        if fields[key] and any(row.get(key, key) is None for row in dicts):
             return None
     return fields
 

@@ -41,8 +41,8 @@ def merged(one: Kind, other: Kind) -> Kind | None:
             return of and replace(one, of_values=of)
         case RecordArrays(), RecordArrays() if len(one.kinds) == len(other.kinds):
             pairs = zip(one.kinds, other.kinds, strict=True)
-            places = [kind for pair in pairs if (kind := merged(*pair))]
-            return RecordArrays(tuple(places)) if len(places) == len(one.kinds) else None
+            kinds = [kind for pair in pairs if (kind := merged(*pair))]
+            return RecordArrays(tuple(kinds)) if len(kinds) == len(one.kinds) else None
     # Integers of the column become floats; those of the data stay what they are.
     return other if (one, other) == (SIMPLE["int"], SIMPLE["float"]) else None
 

@@ -34,10 +34,10 @@ def reshaped(kind: Kind, old: pa.DataType, new: pa.DataType, by_place: bool) -> 
         case RecordArrays() if pa.types.is_struct(new):
             names = list(map(str, range(len(kind.kinds))))
             pairs = zip(names, kind.kinds, strict=True)
-            found = Structs(tuple((name, of, False) for name, of in pairs))
-            found = _fields(found, old, new, by_place)
-            is_same = [name for name, _, _ in found.fields] == names
-            return RecordArrays(tuple(of for _, of, _ in found.fields)) if is_same else found
+            structs = Structs(tuple((name, of, False) for name, of in pairs))
+            structs = _fields(structs, old, new, by_place)
+            is_same = [name for name, _, _ in structs.fields] == names
+            return RecordArrays(tuple(of for _, of, _ in structs.fields)) if is_same else structs
         case Items() if is_list(old) and is_list(new):
             of = reshaped(kind.of, old.value_type, new.value_type, by_place)
             # A set cannot hold a dict that was a tuple.

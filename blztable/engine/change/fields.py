@@ -139,8 +139,8 @@ def drop_fields(
 ) -> None:
     """Drop fields of a column. Their files are removed with the last version that has them."""
     staged = change_set.staged
-    type_, places = paths.dropped(Node.of(staged.schema.field(index).type), gone)
-    _reshape(change_set, "drop_columns", ReadSet.columns_of(staged), index, type_, places, retyped)
+    type_, kept = paths.dropped(Node.of(staged.schema.field(index).type), gone)
+    _reshape(change_set, "drop_columns", ReadSet.columns_of(staged), index, type_, kept, retyped)
 
 
 def rename_fields(
@@ -149,10 +149,8 @@ def rename_fields(
     """Give fields of a column other names, all at once."""
     staged = change_set.staged
     type_ = paths.renamed(staged.schema.field(index).type, names)
-    places = range(Node.of(type_).count)
-    _reshape(
-        change_set, "rename_columns", ReadSet.columns_of(staged), index, type_, places, retyped
-    )
+    kept = range(Node.of(type_).count)
+    _reshape(change_set, "rename_columns", ReadSet.columns_of(staged), index, type_, kept, retyped)
 
 
 def add_field(
@@ -176,15 +174,15 @@ def add_field(
         )
     type_ = paths.added(column.type, path, field)
     schemas.check(pa.schema([field]))
-    places = inner[1]
-    node = staged.columns[staged.nodes(index)[places.start]]
+    lines = inner[1]
+    node = staged.columns[staged.nodes(index)[lines.start]]
     (number,), *_ = change_set.commit.files.reserve_columns(Node.of(field.type).count)
     child = field.with_nullable(True)
     writers = writers_of(child, paths_of(field.type, (*node.path, number)))
-    line = staged.nodes(index)[places.start]
+    line = staged.nodes(index)[lines.start]
     with OpenColumns.whole(staged) as opened:
         _, written = change_set.write(writers, _masked(opened, line, rows_of))
-    nodes = [*range(places.stop), *written, *range(places.stop, Node.of(column.type).count)]
+    nodes = [*range(lines.stop), *written, *range(lines.stop, Node.of(column.type).count)]
     read_set = ReadSet.rows_of(staged)
     _reshape(change_set, "add_column", read_set, index, type_, nodes, retyped, field.type)
 

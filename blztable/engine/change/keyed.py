@@ -114,12 +114,12 @@ def deduplicate(
         with OpenColumns.whole(staged) as opened:
             codes = key_codes(opened.columns(on, spans(groups, 0, rows)))
         order = Unsorted.of_version(staged).order(order_by) if order_by else None
-        places = np.arange(rows) if order is None else order
-        places = places[::-1] if last else places
-        _, at, counts = np.unique(codes[places], return_index=True, return_counts=True)
-        stays[places[at]] = True
+        new_order = np.arange(rows) if order is None else order
+        new_order = new_order[::-1] if last else new_order
+        _, at, counts = np.unique(codes[new_order], return_index=True, return_counts=True)
+        stays[new_order[at]] = True
         # Others go because these stay: a commit that removes one of these is a conflict.
-        copied = np.searchsorted(firsts, places[at[counts > 1]], "right") - 1
+        copied = np.searchsorted(firsts, new_order[at[counts > 1]], "right") - 1
         relied = np.unique(copied).tolist()
         change_set.add_reliance(NoRewrite(WriteSet.of(staged, relied, any_row)))
 
@@ -165,10 +165,10 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
     names: list[dict[object, int]] = [
         {name: index for index, name in enumerate(version.schema.names)} for version in (old, new)
     ]
-    places = names if ids[0].keys().isdisjoint(ids[1]) else ids
-    shared = [column for column in places[1] if column in places[0]]
-    for one in shared:
-        before, after = old.schema.field(places[0][one]), new.schema.field(places[1][one])
+    keys = names if ids[0].keys().isdisjoint(ids[1]) else ids
+    shared = [column for column in keys[1] if column in keys[0]]
+    for column in shared:
+        before, after = old.schema.field(keys[0][column]), new.schema.field(keys[1][column])
         if before.type != after.type:
             raise SchemaError(
                 f"{new.store.name}: column {after.name!r} is {after.type} in version "
@@ -179,15 +179,15 @@ def common_columns(old: Version, new: Version) -> tuple[list[int], list[int]]:
             f"{new.store.name}: versions {old.head.version} and {new.head.version} have no column "
             "in common"
         )
-    return [places[0][column] for column in shared], [places[1][column] for column in shared]
+    return [keys[0][column] for column in shared], [keys[1][column] for column in shared]
 
 
 def _row_groups(version: Version, indices: Sequence[int]) -> RowGroups:
     """Return the row groups by what tells each: its rows, and the files of these columns."""
     lines = [line for index in indices for line in version.nodes(index)]
     groups: RowGroups = {}
-    for group, place in enumerate(version.identities(lines).tolist()):
-        groups.setdefault(tuple(place), []).append(group)
+    for group, identity in enumerate(version.identities(lines).tolist()):
+        groups.setdefault(tuple(identity), []).append(group)
     return groups
 
 

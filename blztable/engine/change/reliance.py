@@ -44,11 +44,11 @@ def digests(version: Version, groups: Sequence[int]) -> list[bytes]:
     """Return what identifies each of these row groups: a digest of rows, deleted rows and files."""
     if not len(groups):
         return []
-    places = version.identities(range(len(version.paths)), groups)
+    identities = version.identities(range(len(version.paths)), groups)
     deleted = version.all_deleted
     return [
-        hashlib.blake2b(place.tobytes() + deleted[group], digest_size=16).digest()
-        for place, group in zip(places, groups, strict=True)
+        hashlib.blake2b(identity.tobytes() + deleted[group], digest_size=16).digest()
+        for identity, group in zip(identities, groups, strict=True)
     ]
 
 

@@ -90,7 +90,7 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         matches = {group: finder.find(opened, scan, group) for group in groups}
         matches = {group: match for group, match in matches.items() if len(match.rows)}
         new_rows = [match.new_rows for match in matches.values()]
-        places = np.concatenate([np.empty(0, np.int64), *new_rows])
+        positions = np.concatenate([np.empty(0, np.int64), *new_rows])
         moved: dict[int, _MatchedRows] = {}
         if matches and new.values:
             moved = {g: match for g, match in matches.items() if are_few(len(match.rows), match.of)}
@@ -99,14 +99,14 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
         else:
             change_set.add_reliance(NoRewrite(WriteSet.of(staged, [], finder.matches)))
     is_new = np.ones(rows, np.bool_)
-    is_new[places] = False
+    is_new[positions] = False
     rest = np.flatnonzero(is_new)
     if moved:
         masks = {group: match.mask().others() for group, match in moved.items()}
         count = remove(change_set, "delete", masks, finder.matches)
         change_set.count(updated=count, deleted=-count, appended=-count)
     _append(change_set, new, moved, rest, staged)
-    return len(places) if new.values else 0, len(rest)
+    return len(positions) if new.values else 0, len(rest)
 
 
 def _update(
@@ -195,10 +195,10 @@ class _Finder:
             for new, index in zip(self.new.keys, self.new.on, strict=True)
         ]
         codes, count = keyed.key_codes(both), self.new.table.num_rows
-        place = np.full(codes.max() + 1, -1)
-        place[codes[:count]] = np.arange(count)
-        places = place[codes[count:]]
-        return _MatchedRows(np.concatenate(rows)[places >= 0], places[places >= 0], span.count)
+        number_of = np.full(codes.max() + 1, -1)
+        number_of[codes[:count]] = np.arange(count)
+        numbers = number_of[codes[count:]]
+        return _MatchedRows(np.concatenate(rows)[numbers >= 0], numbers[numbers >= 0], span.count)
 
     def matches(self, version: StagedVersion, groups: Sequence[int]) -> bool:
         """Return True if one of these row groups has the key of a new row."""

@@ -113,17 +113,17 @@ def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
             if entries.level == 0:
                 rows += int(entries.groups["rows"].sum())
                 continue
-            for place in range(len(entries)):
-                entry = entries.groups[place]
+            for entry_number in range(len(entries)):
+                entry = entries.groups[entry_number]
                 try:
-                    below = version.facts.below(entries, place)
+                    below = version.facts.below(entries, entry_number)
                     below.records()
                 except BlzError:
                     yield entries.level, entry, rows
                     rows += int(entry["rows"])
                     continue
                 waiting.insert(0, below)
-                after = place + 1
+                after = entry_number + 1
                 waiting[1:1] = [entries.cut(after, len(entries))] if after < len(entries) else []
                 break
 
@@ -182,10 +182,10 @@ class _Unnamed:
         for path, number, file in _files(self.store, [*lines, layout.SHARED]):
             if not lines.keys() >= set(file.nodes):
                 continue
-            of = {lines[node]: place for place, node in enumerate(file.nodes)}
+            of = {lines[node]: number for number, node in enumerate(file.nodes)}
             if any(number in named[line] for line in of):
                 continue
-            parts = {line: file.records.of([place], [0]) for line, place in of.items()}
+            parts = {line: file.records.of([number], [0]) for line, number in of.items()}
             if path == layout.SHARED:
                 yield from self._group(parts, number)
             else:
@@ -276,13 +276,13 @@ def _groups_of(version: Version) -> Iterator[_UnnamedGroup]:
     while waiting:
         run = waiting.pop()
         if run.level:
-            for place in range(len(run)):
+            for number in range(len(run)):
                 with suppress(BlzError):
-                    waiting.append(version.facts.below(run, place))
+                    waiting.append(version.facts.below(run, number))
             continue
         with suppress(BlzError):
-            for place in range(len(run)):
-                entry_run = run.cut(place, place + 1)
+            for number in range(len(run)):
+                entry_run = run.cut(number, number + 1)
                 yield _UnnamedGroup(entry_run.groups.copy(), entry_run.deleted, entry_run.records())
 
 

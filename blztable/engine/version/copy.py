@@ -119,11 +119,11 @@ class CopiedFile:
         Unless `is_strict`, its chunks may be damaged.
         """
         file = DataFile.decode(data) if is_strict else _front(data)
-        places = {path: place for place, path in enumerate(file.nodes)}
+        numbers = {path: number for number, path in enumerate(file.nodes)}
         is_same = (file.uuid, file.number) == (self.uuid, self.number)
-        is_same &= places.keys() >= {*self.nodes}
+        is_same &= numbers.keys() >= {*self.nodes}
         if is_same:
-            parts = file.records.of([places[path] for path in self.nodes], [0])
+            parts = file.records.of([numbers[path] for path in self.nodes], [0])
             pairs = list(zip(parts.arrays, self.records.arrays, strict=True))
             # Parts say where they are, and a front does not.
             pairs = pairs if is_strict else [pairs[1], *pairs[3:]]

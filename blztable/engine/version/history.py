@@ -198,9 +198,9 @@ def _groups(version: Version, other: Version) -> Iterator[tuple[object, ...]]:
         # Nothing says that a row group is in the other version, too.
         yield from ((version.head.version, group) for group in range(version.group_count))
         return
-    places = version.identities([line for _, line in lines])
-    for place, deleted in zip(places, version.all_deleted, strict=True):
-        yield place.tobytes(), deleted
+    identities = version.identities([line for _, line in lines])
+    for identity, deleted in zip(identities, version.all_deleted, strict=True):
+        yield identity.tobytes(), deleted
 
 
 def _done_between(old: Version, new: Version) -> dict[str, int]:

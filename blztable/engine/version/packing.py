@@ -32,7 +32,7 @@ def packed(runs: Sequence[Run], orders: Sequence[Order], put: Put, below: Below)
     """Return the tail of each level, from level 0 on."""
     tails: list[Run] = []
     for level in range(MAX_LEVEL):
-        cut = max((place for place, run in enumerate(runs, 1) if run.level > level), default=0)
+        cut = max((count for count, run in enumerate(runs, 1) if run.level > level), default=0)
         above: list[Run] = []
         filled = _filled(runs[:cut], level, len(orders), below)
         for of_level, some in groupby(filled, lambda run: run.level):

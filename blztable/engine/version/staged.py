@@ -231,11 +231,11 @@ class StagedVersion(Version):
         assert new.entries == self.group_count, "a new column has a part in each row group"
         # The place of each node among the kept and then the new ones.
         of_kept, of_new = iter(range(len(kept))), iter(range(len(kept), len(lines)))
-        places = np.array([next(of_kept if isinstance(line, int) else of_new) for line in lines])
+        chosen = np.array([next(of_kept if isinstance(line, int) else of_new) for line in lines])
 
         def edit(first: int, run: Run) -> Run:
             both = [run.records(kept), new.of(range(new.columns), range(first, first + len(run)))]
-            parts = places[:, None].astype(np.int64) * len(run) + np.arange(len(run))
+            parts = chosen[:, None].astype(np.int64) * len(run) + np.arange(len(run))
             return _without_empty_bundles(
                 run.groups, run.deleted, take(both, parts.ravel(), len(lines))
             )
@@ -323,11 +323,11 @@ class StagedVersion(Version):
         self, written: Mapping[int, StagedColumn], groups: Sequence[int]
     ) -> "StagedVersion":
         """Return this version with other parts in some lines, those of these row groups."""
-        places = np.asarray(groups, np.int64)
-        if not len(places) or not written:
+        indices = np.asarray(groups, np.int64)
+        if not len(indices) or not written:
             return self
-        by_group = np.argsort(places)
-        touched = places[by_group]
+        by_group = np.argsort(indices)
+        touched = indices[by_group]
         lines = list(written)
         new = stack([written[line].records for line in lines])
 

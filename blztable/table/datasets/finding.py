@@ -31,7 +31,7 @@ class NamedTable:
     texts: Mapping[str, str]
 
 
-def find(place: Any, is_table: Callable[[Any], bool]) -> list[NamedTable] | None:
+def find(path_like: Any, is_table: Callable[[Any], bool]) -> list[NamedTable] | None:
     """Return the tables that a place names, in the order of their paths; None if it is one table.
 
     Parameters
@@ -46,13 +46,13 @@ def find(place: Any, is_table: Callable[[Any], bool]) -> list[NamedTable] | None
     TableNotFoundError
         A list or a pattern names no table.
     """
-    if isinstance(place, list | tuple):
-        if not place:
+    if isinstance(path_like, list | tuple):
+        if not path_like:
             raise TableNotFoundError("the list of tables is empty")
-        return _named(place)
-    if not isinstance(place, str | os.PathLike) or is_table(place):
+        return _named(path_like)
+    if not isinstance(path_like, str | os.PathLike) or is_table(path_like):
         return None
-    path = os.fspath(place)
+    path = os.fspath(path_like)
     if os.path.isdir(path):
         below = list(_below(path, is_table))
         return [NamedTable(table, _texts(table, path)) for table in below] or None
@@ -115,16 +115,16 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _named(places: Sequence[Any]) -> list[NamedTable]:
+def _named(tables: Sequence[Any]) -> list[NamedTable]:
     """Return these tables; their names count from the directory that all of them lie in."""
     paths = [
-        os.path.abspath(place) if isinstance(place, str | os.PathLike) else "" for place in places
+        os.path.abspath(table) if isinstance(table, str | os.PathLike) else "" for table in tables
     ]
     known = set(filter(None, paths))
     common = os.path.commonpath(known) if len(known) > 1 else None
     return [
-        NamedTable(place, _texts(path, common) if path and common else {})
-        for place, path in zip(places, paths, strict=True)
+        NamedTable(table, _texts(path, common) if path and common else {})
+        for table, path in zip(tables, paths, strict=True)
     ]
 
 

@@ -119,9 +119,9 @@ class Several:
             rows = wanted[order][owners == number] - first
             with closing(one.store):
                 pieces.append(self._fields_of(one.source[plan.stored].take(rows), plan))
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return rows_of(pa.concat_tables(pieces), places)
+        positions = np.empty_like(order)
+        positions[order] = np.arange(len(order))
+        return rows_of(pa.concat_tables(pieces), positions)
 
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition; without one, nothing is read."""
