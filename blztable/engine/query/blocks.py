@@ -61,10 +61,10 @@ class Blocks:
 
     def divided(self, page: int) -> "Blocks":
         """Return the blocks divided into pages of so many rows, as a power of two."""
-        found = self._divided.get(page)
-        if found is None:
-            found = self._divided[page] = self.pages(1 << page)[0]
-        return found
+        divided = self._divided.get(page)
+        if divided is None:
+            divided = self._divided[page] = self.pages(1 << page)[0]
+        return divided
 
     @cached_property
     def _opened(self) -> dict[int, "Blocks"]:
@@ -72,11 +72,11 @@ class Blocks:
 
     def opened(self, number: int) -> "Blocks":
         """Return the blocks in which a step is open."""
-        found = self._opened.get(number)
-        if found is None:
+        opened = self._opened.get(number)
+        if opened is None:
             is_open = self.open[number]
-            found = self._opened[number] = self if is_open.all() else self[is_open]
-        return found
+            opened = self._opened[number] = self if is_open.all() else self[is_open]
+        return opened
 
     @classmethod
     def joined(cls, parts: Sequence["Blocks"]) -> "Blocks":
@@ -84,10 +84,10 @@ class Blocks:
         if len(parts) == 1:
             return parts[0]
         return cls(
-            np.concatenate([one.groups for one in parts]),
-            np.concatenate([one.starts for one in parts]),
-            np.concatenate([one.stops for one in parts]),
-            np.concatenate([one.open for one in parts], axis=1),
+            np.concatenate([part.groups for part in parts]),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+            np.concatenate([part.open for part in parts], axis=1),
         )
 
     def merged(self) -> "Blocks":
@@ -102,30 +102,30 @@ class Blocks:
         )
         (firsts,) = is_first.nonzero()
         lasts = np.append(firsts[1:], len(self.groups)) - 1
-        found = self[firsts]
-        return replace(found, stops=self.stops[lasts])
+        first_blocks = self[firsts]
+        return replace(first_blocks, stops=self.stops[lasts])
 
     def within(self, spans: Sequence[RowSpan]) -> "Blocks":
         """Return what the blocks have of these ascending spans."""
         if not spans or not len(self.groups):
             return self[:0]
         (groups, starts, stops) = np.array(
-            [(one.group, one.start, one.stop) for one in spans], np.int64
+            [(span.group, span.start, span.stop) for span in spans], np.int64
         ).T
         # Blocks and spans that end before, or begin after, are told by one search: numbers order
         # rows by row group.
-        blocks, places = self.groups << 40, groups << 40
-        firsts = (blocks + self.stops).searchsorted(places + starts, "right")
-        lasts = (blocks + self.starts).searchsorted(places + stops)
+        blocks, of_spans = self.groups << 40, groups << 40
+        firsts = (blocks + self.stops).searchsorted(of_spans + starts, "right")
+        lasts = (blocks + self.starts).searchsorted(of_spans + stops)
         counts = np.maximum(lasts - firsts, 0)
         which = np.arange(len(spans)).repeat(counts)
         before = counts.cumsum() - counts
-        found = np.arange(len(which)) + (firsts - before)[which]
+        cut = np.arange(len(which)) + (firsts - before)[which]
         return Blocks(
-            self.groups[found],
-            np.maximum(self.starts[found], starts[which]),
-            np.minimum(self.stops[found], stops[which]),
-            self.open[:, found],
+            self.groups[cut],
+            np.maximum(self.starts[cut], starts[which]),
+            np.minimum(self.stops[cut], stops[which]),
+            self.open[:, cut],
         )
 
     def live(self, deleted: DeletedIn) -> "Blocks":
@@ -180,18 +180,20 @@ class Blocks:
             return []
         ends = self.rows.cumsum()
         # Where the rows of each block end among the places; there are far fewer blocks than rows.
-        places = positions.searchsorted(ends)
-        counts = places.copy()
-        counts[1:] -= places[:-1]
+        row_ends = positions.searchsorted(ends)
+        counts = row_ends.copy()
+        counts[1:] -= row_ends[:-1]
         rows = positions + (self.stops - ends).repeat(counts)
         # The last block of each row group.
         is_last = self.groups.searchsorted(self.groups, "right") - 1 == np.arange(len(self.groups))
-        found, begin = [], 0
-        for group, end in zip(self.groups[is_last].tolist(), places[is_last].tolist(), strict=True):
+        picked, begin = [], 0
+        for group, end in zip(
+            self.groups[is_last].tolist(), row_ends[is_last].tolist(), strict=True
+        ):
             if begin < end:
-                found.append(RowIndices(group, rows[begin:end]))
+                picked.append(RowIndices(group, rows[begin:end]))
             begin = end
-        return found
+        return picked
 
 
 def morsels(blocks: Blocks) -> Iterator[Blocks]:

@@ -114,17 +114,17 @@ def _count(
     records = projection.version.records([line], groups)
     counts.encodings |= dict.fromkeys(map(encoding_of, records.streams))
     for entry, group in enumerate(groups):
-        one = records.of([0], [entry])
-        page_rows = 1 << int(one.parts["page"][0])
-        touched = np.zeros(len(one.chunks), np.bool_)
+        part = records.of([0], [entry])
+        page_rows = 1 << int(part.parts["page"][0])
+        touched = np.zeros(len(part.chunks), np.bool_)
         for span in pages:
             if span.group == group:
                 counts.pages += -(-span.count // page_rows)
-                touched |= _touched(one, span)
-        sizes = one.chunks["size"].astype(np.int64) + DIGEST_BYTES
+                touched |= _touched(part, span)
+        sizes = part.chunks["size"].astype(np.int64) + DIGEST_BYTES
         counts.nbytes += int(sizes[touched].sum())
         if not len(sizes):
-            counts.nbytes += int(one.parts["cbytes"][0])
+            counts.nbytes += int(part.parts["cbytes"][0])
 
 
 def _touched(records: Records, span: RowSpan) -> np.ndarray:

@@ -77,7 +77,7 @@ def as_expression(filters: object, schema: pa.Schema) -> pc.Expression:
             f"value), not {type(filters).__name__}"
         )
     conjunctions = [
-        reduce(and_, [_of_predicate(one, schema) for one in conjunction])
+        reduce(and_, [_of_predicate(predicate, schema) for predicate in conjunction])
         for conjunction in _conjunctions(filters)
     ]
     return reduce(or_, conjunctions)
@@ -92,8 +92,8 @@ def _of_predicate(predicate: Any, schema: pa.Schema) -> pc.Expression:
         # To check the expression fails with an error that has the names.
         return pc.field(name).is_valid()
     if operator in _OF_MANY:
-        found = literals.among(column, literals.values_of(value, column))
-        return found if operator == "in" else ~found
+        test = literals.among(column, literals.values_of(value, column))
+        return test if operator == "in" else ~test
     return literals.compared(column, _OPERATORS[operator], literals.operand_of(value, column))
 
 
@@ -125,7 +125,7 @@ def _decided(
     options: Mapping[str, pa.Scalar],
 ) -> pc.Expression | None:
     """Return a comparison or a set with decided literals; None to leave it as it is."""
-    are_literals = [isinstance(one, pa.Scalar) for one in arguments]
+    are_literals = [isinstance(argument, pa.Scalar) for argument in arguments]
     if all(are_literals):
         return None
     column = _column(arguments[are_literals.index(False)], schema)
@@ -205,10 +205,10 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> tuple[int, ...]:
     unused = "?" * (1 + max(map(len, schema.names), default=0))
     names = [schema.names[index] for index in candidates]
     needed = set(range(_leading(expression, text)))
-    for place, index in enumerate(candidates):
-        if index in needed or names[place] not in text:
+    for number, index in enumerate(candidates):
+        if index in needed or names[number] not in text:
             continue
-        renamed = [*names[:place], unused, *names[place + 1 :]]
+        renamed = [*names[:number], unused, *names[number + 1 :]]
         try:
             project([expression], row.rename_columns(renamed))
         except REFUSALS:
@@ -402,13 +402,13 @@ def _with_columns_for_fields(
                 table = table.append_column(fields[names], comparable(column))
         return fields.get(names)
 
-    made = [with_columns_for_fields(one, column_of) for one in expressions]
+    made = [with_columns_for_fields(expression, column_of) for expression in expressions]
     if not all(map(has_safe_fields, table.schema.types)):
-        for one in made:
-            if "struct_field" in functions(tree(one)):
+        for expression in made:
+            if "struct_field" in functions(tree(expression)):
                 raise SchemaError(
-                    f"{text_of(one)}: a field of a struct that has unions or runs must be named by "
-                    "its path, pc.field('a', 'b')"
+                    f"{text_of(expression)}: a field of a struct that has unions or runs must be "
+                    "named by its path, pc.field('a', 'b')"
                 )
     return made, table
 

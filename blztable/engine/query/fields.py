@@ -22,8 +22,8 @@ from blztable.errors import SchemaError
 def narrowed(projection: Projection, index: int, paths: Sequence[Path]) -> NestedField:
     """Return a nested column with some of its fields alone, and their nodes."""
     field, lines = projection.schema.field(index), projection.nodes(index)
-    type_, places = pruned(Node.of(field.type), paths)
-    return retyped(field, type_), [lines[place] for place in places]
+    type_, node_lines = pruned(Node.of(field.type), paths)
+    return retyped(field, type_), [lines[line] for line in node_lines]
 
 
 def find_field(
@@ -38,7 +38,7 @@ def find_field(
     """
     if projection.version.is_flat:
         return None
-    matches = [one for one in find_in(projection.schema, names) if one[0] in among]
+    matches = [match for match in find_in(projection.schema, names) if match[0] in among]
     if len(matches) > 1:
         raise SchemaError(
             f"{len(matches)} fields are named {names!r}; give the names of a path as a tuple, or "
@@ -55,19 +55,19 @@ def values_of(projection: Projection, names: Names, among: Collection[int]) -> N
     SchemaError
         Several fields have these names, or the field has not one value for each row.
     """
-    found = find_field(projection, names, among)
-    if found is None:
+    field = find_field(projection, names, among)
+    if field is None:
         return None
-    index, path = found
+    index, path = field
     inner = within_structs(projection.schema.field(index), path)
     if inner is None:
         raise SchemaError(
             f"{names!r} has not one value for each row; read it within its column, "
             f"to_arrow([{names!r}])"
         )
-    (value, places), lines = inner, projection.nodes(index)
+    (value, node_lines), lines = inner, projection.nodes(index)
     name = names if isinstance(names, str) else ".".join(names)
-    return value.with_name(name).with_nullable(True), [lines[place] for place in places]
+    return value.with_name(name).with_nullable(True), [lines[line] for line in node_lines]
 
 
 def as_columns(
@@ -87,12 +87,12 @@ def as_columns(
         """Return the name of the column with the values of a field; None if none can have them."""
         if names not in fields:
             try:
-                found = values_of(projection, names, range(len(columns)))
+                values = values_of(projection, names, range(len(columns)))
             except SchemaError:
                 return None
-            if found is None:
+            if values is None:
                 return None
-            field, nodes = found
+            field, nodes = values
             fields[names] = field.with_name(_free(field.name, taken)), nodes
         name: str = fields[names][0].name
         return name

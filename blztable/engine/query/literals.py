@@ -172,8 +172,8 @@ def among(column: ComparedColumn, values: pa.Array | Sequence[pa.Scalar]) -> pc.
     is_nan = pc.fill_null(pc.is_nan(members), False)
     if not pc.any(is_nan).as_py():
         return expression.isin(members)
-    found = expression.isin(members.filter(pc.invert(is_nan)))
-    return found | (expression.is_valid() & pc.is_nan(expression))
+    test = expression.isin(members.filter(pc.invert(is_nan)))
+    return test | (expression.is_valid() & pc.is_nan(expression))
 
 
 def _members(column: ComparedColumn, values: pa.Array | Sequence[pa.Scalar]) -> pa.Array:
@@ -188,7 +188,8 @@ def _members(column: ComparedColumn, values: pa.Array | Sequence[pa.Scalar]) -> 
                 return values.cast(type_)
     valid = [value for value in values if value.is_valid]
     positions = [position(column, value) for value in valid]
-    members = [one.value for one in positions if one.value is not None and not one.side]
+    exact = [position for position in positions if not position.side]
+    members = [position.value for position in exact if position.value is not None]
     nulls = [None] * (len(valid) < len(values))
     return pa.array([*members, *nulls], type_)
 
@@ -215,12 +216,12 @@ def position(column: ComparedColumn, value: pa.Scalar) -> Position:
     if not value.is_valid:
         # pa.scalar makes no null of a dictionary of lists.
         return Position(pa.nulls(1, type_)[0])
-    found = None
+    position = None
     with suppress(*REFUSALS, ValueError, OverflowError):
-        found = _position(value, value_type(column.type), type_)
-    if found is None:
+        position = _position(value, value_type(column.type), type_)
+    if position is None:
         raise misfit(column, value)
-    return found
+    return position
 
 
 def _position(value: pa.Scalar, type_: pa.DataType, compared: pa.DataType) -> Position | None:
@@ -420,12 +421,12 @@ def scalar_of(value: Any, column: ComparedColumn) -> pa.Scalar:
         if type(value) in _OWN.get(value_type(column.type).id, ()):
             with suppress(*_UNREADABLE):
                 return pa.scalar(value, compared_type(column.type))
-        found = _scalar(value, value_type(column.type))
+        scalar = _scalar(value, value_type(column.type))
     except _UNREADABLE:
-        found = None
-    if found is None:
+        scalar = None
+    if scalar is None:
         raise misfit(column, value)
-    return found
+    return scalar
 
 
 def operand_of(value: Any, column: ComparedColumn) -> pa.Scalar:
@@ -448,10 +449,10 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
     # Those of pandas know their nanoseconds, as numpy's.
     exact = getattr(value, "asm8", value)
     if isinstance(exact, np.datetime64 | np.timedelta64):
-        found = _of_numpy(exact)
-        if found is None or not found.is_valid or getattr(value, "tzinfo", None) is None:
-            return found
-        return found.cast(pa.timestamp(found.type.unit, "UTC"))
+        scalar = _of_numpy(exact)
+        if scalar is None or not scalar.is_valid or getattr(value, "tzinfo", None) is None:
+            return scalar
+        return scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and kind(type_) == "float":
@@ -479,9 +480,9 @@ def _of_numpy(value: np.datetime64 | np.timedelta64) -> pa.Scalar | None:
         # A number, or a length that depends on the calendar.
         return None
     unit = "s" if unit in _OF_SECONDS else unit if unit in _UNITS else "ns"
-    found = value.astype(f"{name}8[{unit}]")
+    stamp = value.astype(f"{name}8[{unit}]")
     # Where it overflows, or is finer, another value comes back.
-    return pa.scalar(found) if found.astype(value.dtype) == value else None
+    return pa.scalar(stamp) if stamp.astype(value.dtype) == value else None
 
 
 def misfit(column: ComparedColumn, value: Any) -> SchemaError:

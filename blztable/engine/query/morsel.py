@@ -72,7 +72,7 @@ class FilteredRows:
     @property
     def count(self) -> int:
         """Number of rows."""
-        return sum(one.count for one in self.selection)
+        return sum(rows.count for rows in self.selection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +221,10 @@ class Morsel:
                 arrays = self._reader.rows(missing, read.picked)
             for index, values in zip(missing, arrays, strict=True):
                 known[index] = read.rows, values
-        found = {}
+        columns_of_rows = {}
         for index in columns:
-            found[index] = _of(rows, *known[index])
-        return found
+            columns_of_rows[index] = _of(rows, *known[index])
+        return columns_of_rows
 
 
 def _of(

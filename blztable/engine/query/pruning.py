@@ -325,7 +325,7 @@ def _rule(term: Term, schema: pa.Schema, used: set[int]) -> Rule:
 
 def _leaf(call: Call, schema: pa.Schema, used: set[int]) -> Rule:
     """Return the rule of a function whose arguments are operands."""
-    operands = [one for each in call.arguments if (one := operand(each, schema)) is not None]
+    operands = [side for each in call.arguments if (side := operand(each, schema)) is not None]
     if len(operands) < len(call.arguments):
         return _anything
     try:
@@ -454,9 +454,9 @@ def _among(members: pa.Array, lowest: pa.Array, highest: pa.Array) -> tuple[np.n
 
 def _may_hold(test: pa.Array) -> np.ndarray:
     """Return for each zone whether a test is true, or null because a bound is not known."""
-    found = bits_of(bytes_of(test.buffers()[1]), test.offset, len(test)).view(np.bool_)
+    bits = bits_of(bytes_of(test.buffers()[1]), test.offset, len(test)).view(np.bool_)
     valid = mask_of(test)
-    return found if valid is None else found | ~valid
+    return bits if valid is None else bits | ~valid
 
 
 def _compared(operands: Sequence[Operand], tests: Tests, statistics: ZoneStatistics) -> Kleene:

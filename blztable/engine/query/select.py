@@ -92,11 +92,11 @@ def read_selected(
     results = []
     with reader:
         if scan is None or scan.plan.is_decided:
-            found = row_spans(reader.projection.version, scan, rows)
+            spans = row_spans(reader.projection.version, scan, rows)
             if scan is not None:
-                found = scan.blocks(found).spans
-            arrays = reader.columns(columns, found, progress, with_nans)
-            return Selected(arrays, numbers(reader.projection.version, found))
+                spans = scan.blocks(spans).spans
+            arrays = reader.columns(columns, spans, progress, with_nans)
+            return Selected(arrays, numbers(reader.projection.version, spans))
         for window, morsels in _windows_of(reader.projection, scan, rows):
             results.append(_filtered(reader, columns, window, scan, morsels))
             if progress is not None:
@@ -106,10 +106,10 @@ def read_selected(
         return results[0]
     types = [reader.projection.schema.field(index).type for index in columns]
     arrays = [
-        pa.chunked_array([chunk for one in results for chunk in one.arrays[place].chunks], type_)
-        for place, type_ in enumerate(types)
+        pa.chunked_array([c for result in results for c in result.arrays[number].chunks], type_)
+        for number, type_ in enumerate(types)
     ]
-    return Selected(arrays, _joined([one.numbers for one in results]))
+    return Selected(arrays, _joined([result.numbers for result in results]))
 
 
 def row_spans(
@@ -135,11 +135,11 @@ def _windows_of(
             return known[key]
         rows = row_spans(projection.version, scan, rows)
     cut = windows(projection, scan.columns, rows, tuning.current.filter_bytes, scan)
-    found = [(window, scan.morsels(window)) for window in cut]
+    with_morsels = [(window, scan.morsels(window)) for window in cut]
     if key and len(rows) <= _KEPT_GROUPS:
         known.clear()
-        known[key] = found
-    return found
+        known[key] = with_morsels
+    return with_morsels
 
 
 def windows(
@@ -282,8 +282,8 @@ def numbers(
 ) -> range | np.ndarray:
     """Return the indices in the table of the rows of a selection, which a filter may have left."""
     count = 0
-    for one in selection:
-        count += one.stop - one.start if isinstance(one, RowSpan) else 0
+    for span in selection:
+        count += span.stop - span.start if isinstance(span, RowSpan) else 0
     if count == version.head.rows:
         return range(count)
     groups = sorted(set(map(attrgetter("group"), selection)))
@@ -292,14 +292,14 @@ def numbers(
     else:
         rows = version.first_rows(np.array(groups, np.int64)).tolist()
     first = dict(zip(groups, rows, strict=True))
-    found: list[range | np.ndarray] = []
-    for one in selection:
-        before = first[one.group]
-        if isinstance(one, RowSpan):
-            found.append(range(before + one.start, before + one.stop))
+    indices: list[range | np.ndarray] = []
+    for span in selection:
+        before = first[span.group]
+        if isinstance(span, RowSpan):
+            indices.append(range(before + span.start, before + span.stop))
         else:
-            found.append(one.rows + before)
-    return _joined(found)
+            indices.append(span.rows + before)
+    return _joined(indices)
 
 
 def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:
@@ -307,6 +307,6 @@ def _joined(parts: Sequence[range | np.ndarray]) -> range | np.ndarray:
     if len(parts) < 2:
         return parts[0] if parts else range(0)
     ranges = [part for part in parts if isinstance(part, range)]
-    if len(ranges) == len(parts) and all(one.stop == two.start for one, two in pairwise(ranges)):
+    if len(ranges) == len(parts) and all(a.stop == b.start for a, b in pairwise(ranges)):
         return range(ranges[0].start, ranges[-1].stop)
     return np.concatenate([np.asarray(part, np.int64) for part in parts])

@@ -133,9 +133,9 @@ class _ConditionParser:
         left = self._value()
         if self._next.kind == "symbol" and self._next.text in _COMPARISONS:
             compare = _COMPARISONS[self._take().text]
-            place, right = self._next, self._value()
+            operator, right = self._next, self._value()
             if not isinstance(left, ComparedColumn) and not isinstance(right, ComparedColumn):
-                raise self._error("one side of a comparison must be a column", place)
+                raise self._error("one side of a comparison must be a column", operator)
             return _negated(_compared(left, compare, right), negated)
         if not isinstance(left, ComparedColumn):
             if isinstance(left, bool):
@@ -177,8 +177,8 @@ class _ConditionParser:
         while self._takes("symbol", ","):
             values.append(self._literal())
         self.expect("symbol", ")", "a comma, )")
-        found = among(column, [scalar_of(value, column) for value in values])
-        return ~found & column.expression.is_valid() if negated else found
+        test = among(column, [scalar_of(value, column) for value in values])
+        return ~test & column.expression.is_valid() if negated else test
 
     def _value(self) -> ComparedColumn | WhereValue:
         is_name = self._next.kind == "quoted" or (
@@ -192,10 +192,10 @@ class _ConditionParser:
             names.append(self._name())
         indices = self._schema.get_all_field_indices(names[0])
         if len(names) > 1:
-            found = value_of(self._schema, tuple(names))
-            if found is None:
+            field = value_of(self._schema, tuple(names))
+            if field is None:
                 raise no_column(".".join(names), self._schema.names)
-            return ComparedColumn(".".join(names), pc.field(*found[0]), found[1])
+            return ComparedColumn(".".join(names), pc.field(*field[0]), field[1])
         if not indices:
             raise no_column(names[0], self._schema.names)
         # The check of the expression refuses a name that several columns share.
@@ -242,16 +242,16 @@ class _ConditionParser:
         match = _TOKEN.match(self._text, start)
         if match is None:
             blank = re.compile(r"\s*").match(self._text, start)
-            place = blank.end() if blank else start
+            begin = blank.end() if blank else start
             unclosed = {"'": "a text without its end", '"': "a name without its end"}
-            what = unclosed.get(self._text[place], f"unexpected {self._text[place]!r}")
-            raise self._error(what, _Token("", "", place))
+            what = unclosed.get(self._text[begin], f"unexpected {self._text[begin]!r}")
+            raise self._error(what, _Token("", "", begin))
         kind = match.lastgroup or ""
         return _Token(kind, match[kind], match.start(kind))
 
     def _expected(self, expected: str) -> NoReturn:
-        found = repr(self._next.text) if self._next.text else "the end"
-        raise self._error(f"expected {expected}; found {found}", self._next)
+        token = repr(self._next.text) if self._next.text else "the end"
+        raise self._error(f"expected {expected}; found {token}", self._next)
 
     def _error(self, message: str, token: _Token) -> ValueError:
         return ValueError(

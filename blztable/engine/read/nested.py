@@ -55,13 +55,13 @@ class NestedRead:
         self._type = type_
         self._selected = selected
         node, line_parts = Node.of(type_), parts.version.parts(lines[0])
-        picked = [one for one in selected if isinstance(one, RowIndices)]
+        picked = [rows for rows in selected if isinstance(rows, RowIndices)]
         self._exact: _NodeOfRows | None = None
         self.pages: dict[int, Sequence[RowSelection]] = {}
         if picked and _is_exact(node, picked, line_parts):
             self._exact = _NodeOfRows.of(parts, node, deque(lines), picked, self.pages)
             return
-        whole = [one for one in selected if isinstance(one, RowSpan)]
+        whole = [span for span in selected if isinstance(span, RowSpan)]
         # Pages of a struct may be large, and those of its fields small.
         self._spans: Sequence[RowSpan] = (
             whole if not picked else selection.of_rows(line_parts, picked)
@@ -77,7 +77,7 @@ class NestedRead:
         if self._exact is not None:
             return pa.chunked_array(self._exact.arrays(columns), self._type)
         arrays = self._root.arrays(columns)
-        picked = [one for one in self._selected if isinstance(one, RowIndices)]
+        picked = [rows for rows in self._selected if isinstance(rows, RowIndices)]
         if picked:
             arrays = list(_picked(arrays, self._spans, picked))
         return pa.chunked_array(arrays, self._type)
@@ -195,11 +195,11 @@ class _NodeOfRows:
         below: Sequence[RowIndices] = picked
         if node.rows == SIZE:
             size = int(node.type.list_size)
-            check_rows(sum(one.count for one in picked) * size, "the items of lists", INDEX_BYTES)
-            below = [RowIndices(one.group, _spread(one.rows, size)) for one in picked]
+            check_rows(sum(rows.count for rows in picked) * size, "the items of lists", INDEX_BYTES)
+            below = [RowIndices(rows.group, _spread(rows.rows, size)) for rows in picked]
         children = []
         for child in node.children:
-            _check_rows(parts, node, line, lines[0], [RowSpan(one.group, 0, 0) for one in picked])
+            _check_rows(parts, node, line, lines[0], [RowSpan(rows.group, 0, 0) for rows in picked])
             children.append(cls.of(parts, child, lines, below, planned))
         return cls(node, line, picked, children)
 
@@ -207,20 +207,20 @@ class _NodeOfRows:
         """Return an array for each row group."""
         children = [child.arrays(columns) for child in self.children]
         built, start = [], 0
-        for number, one in enumerate(self.picked):
-            flat = one_array(columns[self.line].slice(start, one.count))
+        for number, rows in enumerate(self.picked):
+            flat = one_array(columns[self.line].slice(start, rows.count))
             built.append(assemble(self.node, flat, [arrays[number] for arrays in children]))
-            start += one.count
+            start += rows.count
         return built
 
 
 def _is_exact(node: Node, picked: Sequence[RowIndices], line_parts: NodeParts) -> bool:
     """True if single rows of all nodes are known, and fewer bytes are read than in whole pages."""
-    ways = {one.rows for one in node.walk()}
+    ways = {child.rows for child in node.walk()}
     if ways & {ITEMS, RUNS, CODES}:
         return False
-    rows = sum(line_parts.rows[one.group] for one in picked)
-    count = sum(one.count for one in picked)
+    rows = sum(line_parts.rows[chosen.group] for chosen in picked)
+    count = sum(chosen.count for chosen in picked)
     return SIZE not in ways or count * tuning.current.rows_per_list <= rows
 
 

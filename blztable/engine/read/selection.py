@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -90,8 +90,8 @@ def spans_of(version: Version, start: int, stop: int) -> list[RowSpan]:
     first, before = int(groups[0]), int(firsts[0])
     rows = version.group_records(np.arange(first, groups[1] + 1))["rows"].tolist()
     return [
-        RowSpan(first + one.group, one.start, one.stop)
-        for one in spans(rows, start - before, stop - before)
+        RowSpan(first + span.group, span.start, span.stop)
+        for span in spans(rows, start - before, stop - before)
     ]
 
 
@@ -99,7 +99,7 @@ def stored_spans(deleted: DeletedIn, selected: Sequence[RowSpan]) -> Sequence[Ro
     """Return spans of live rows as spans of stored rows, from the first to the last of each."""
     if not deleted:
         return selected
-    return [_stored_span(deleted[one.group], one) for one in selected]
+    return [_stored_span(deleted[span.group], span) for span in selected]
 
 
 def _stored_span(deleted: bytes, span: RowSpan) -> RowSpan:
@@ -115,7 +115,8 @@ def stored_rows(deleted: DeletedIn, selected: Sequence[RowIndices]) -> Sequence[
     if not deleted:
         return selected
     return [
-        RowIndices(one.group, deletions.stored(deleted[one.group], one.rows)) for one in selected
+        RowIndices(live.group, deletions.stored(deleted[live.group], live.rows))
+        for live in selected
     ]
 
 
@@ -136,10 +137,10 @@ def without_deleted(
     gone = np.concatenate(among)
     if not len(gone):
         return dict(columns)
-    found = {index: [[one] for one in column.chunks] for index, column in columns.items()}
+    pieces_of = {index: [[chunk] for chunk in column.chunks] for index, column in columns.items()}
     masks: dict[tuple[int, int], pa.Array] = {}
     cuts: list[Task] = []
-    for chunks in found.values():
+    for chunks in pieces_of.values():
         begin = 0
         for pieces in chunks:
             rows = len(pieces[0])
@@ -147,7 +148,7 @@ def without_deleted(
             positions = gone[first:last] - begin
             if first < last <= first + rows // SLICED_ROWS:
                 ends = [-1, *positions.tolist(), rows]
-                pieces[:] = [pieces[0][one + 1 : other] for one, other in pairwise(ends)]
+                pieces[:] = [pieces[0][end + 1 : start] for end, start in pairwise(ends)]
             elif first < last:
                 mask = masks.get((begin, rows))
                 if mask is None:
@@ -158,8 +159,8 @@ def without_deleted(
             begin += rows
     run(cuts)
     return {
-        index: pa.chunked_array([one for pieces in chunks for one in pieces], columns[index].type)
-        for index, chunks in found.items()
+        index: pa.chunked_array(list(chain.from_iterable(chunks)), columns[index].type)
+        for index, chunks in pieces_of.items()
     }
 
 
@@ -190,8 +191,8 @@ def stored_portion(
         stored = rows + deletions.count(deleted)
         check_rows(stored, "the rows of a row group")
         positions = np.minimum(deletions.live(deleted, np.arange(stored)), rows - 1)
-        whole = [one_array(one) if isinstance(one, pa.ChunkedArray) else one for one in arrays]
-        arrays, rows = [take(one, positions) for one in whole], stored
+        whole = [one_array(a) if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+        arrays, rows = [take(array, positions) for array in whole], stored
     return pa.Table.from_arrays(list(arrays), names=list(map(str, range(len(arrays))))), rows
 
 
@@ -237,7 +238,7 @@ def chosen(
     `flags` has a flag for each row, `places` the indices of those that are set, ascending. Both
     count from `begin` rows before the column.
     """
-    found = []
+    chunks = []
     for chunk in column.chunks:
         end = begin + len(chunk)
         first, last = np.searchsorted(positions, (begin, end)).tolist()
@@ -245,19 +246,19 @@ def chosen(
             # Arrow copies runs of rows, not one after another.
             bits = bitmap(flags[begin:end])
             mask = pa.Array.from_buffers(pa.bool_(), len(chunk), [None, bits])
-            found.append(_filtered(chunk, mask))
+            chunks.append(_filtered(chunk, mask))
         elif first < last:
             rows = positions[first:last]
-            found.append(_cast(take(chunk, rows - begin if begin else rows), column.type))
+            chunks.append(_cast(take(chunk, rows - begin if begin else rows), column.type))
         begin = end
-    return pa.chunked_array(found, column.type)
+    return pa.chunked_array(chunks, column.type)
 
 
 def reordered(column: pa.ChunkedArray, order: np.ndarray) -> pa.ChunkedArray:
     """Return rows in another order, repeated as often as `order` has their index, in few arrays."""
     stored = pa.chunked_array(list(map(as_stored, column.chunks)), stored_type(column.type))
-    found = _reordered(stored, order)
-    return pa.chunked_array([_cast(chunk, column.type) for chunk in found.chunks], column.type)
+    ordered = _reordered(stored, order)
+    return pa.chunked_array([_cast(chunk, column.type) for chunk in ordered.chunks], column.type)
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
