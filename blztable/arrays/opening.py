@@ -133,7 +133,7 @@ def _local(path: str, mode: str) -> File:
         if mode == CREATE and not file.create():
             raise TableExistsError(f"{file.name} exists; an array never replaces a file")
         file.lock(tuning.current.array_lock_seconds, shared=mode == READ)
-        if file.look() is None or not file.is_there():
+        if file.current() is None or not file.is_there():
             raise ConflictError(f"{file.name} was replaced by another file; open it again")
     except KeyNotFound:
         raise TableNotFoundError(f"no array exists at {file.name}") from None

@@ -86,7 +86,7 @@ class File(Closing, ABC):
         view[: len(data)] = data
         return len(data)
 
-    def look(self) -> Reader | None:
+    def current(self) -> Reader | None:
         """Return the file as it is now, with its present size; None if there is none."""
         return self
 
@@ -190,7 +190,7 @@ class LocalFile(File):
         """Fill a buffer with bytes of the file that was looked at last."""
         return self._opened().read_into(offset, buffer)
 
-    def look(self) -> LocalReader | None:
+    def current(self) -> LocalReader | None:
         """Return the file that has the path now."""
         try:
             status = os.stat(self._path)
@@ -396,7 +396,7 @@ class LocalFile(File):
 
     def _opened(self) -> LocalReader:
         """Return the file that was looked at last."""
-        reader = self._reader or self.look()
+        reader = self._reader or self.current()
         if reader is None:
             raise KeyNotFound(self.name)
         return reader

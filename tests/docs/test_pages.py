@@ -29,7 +29,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def damage_a_column() -> None:
     """Change a byte of a column, as docs/how-to/damaged-tables.md does."""
     path = Path("sensor.blz")
-    places = dict(one_file.at(path)._look().listing.values())
+    places = dict(one_file.at(path)._current().listing.values())
     data = bytearray(path.read_bytes())
     (part,) = [one for key, one in places.items() if key.startswith("data/col0/")]
     data[part.position + part.length // 2] ^= 1

@@ -171,7 +171,7 @@ class FileInMemory(File):
     def read(self, offset: int, length: int) -> bytes:
         return self._now.read(offset, length)
 
-    def look(self) -> MemoryFile | None:
+    def current(self) -> MemoryFile | None:
         return self._now
 
     def create(self) -> bool:

@@ -67,12 +67,12 @@ class Followed:
         self._met: Reader | None = None
         self.is_gone = False
 
-    def look(self) -> Reader | None:
+    def current(self) -> Reader | None:
         """Return the file as it is now; None if there is none yet, or it is gone."""
         if self.is_gone:
             return None
         try:
-            source = self._file.look()
+            source = self._file.current()
         except CorruptError:
             # A directory has the path.
             if self._identity is None:
@@ -99,7 +99,7 @@ class Followed:
 
 
 # A reader that finds no commit looks again, because a writer may be about to cut the file.
-_LOOKS = 5
+_ATTEMPTS = 5
 
 
 class KnownCommits:
@@ -121,11 +121,11 @@ class KnownCommits:
         self.all: WeakSet[FileCommit] = WeakSet()
         self.file = Followed(file)
 
-    def look(self) -> FileCommit | None:
+    def current(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
         cached = self.newest
-        for _ in range(_LOOKS):
-            source = self.file.look()
+        for _ in range(_ATTEMPTS):
+            source = self.file.current()
             if self.file.is_gone:
                 if cached is None:
                     self.newest = max(self.all, key=lambda one: one.end, default=None)
@@ -142,7 +142,7 @@ class KnownCommits:
             if self.newest is not None:
                 self.all.add(self.newest)
                 return self.newest
-            if self.file.look() is source and source.size == size:
+            if self.file.current() is source and source.size == size:
                 return None
         return None
 

@@ -161,7 +161,7 @@ class OneFileStore(Store):
         """Return the file that was read last, or the one that is there; None if none is."""
         with self._changed:
             commit = self._known.newest
-        return self._file.look() if commit is None else commit.source
+        return self._file.current() if commit is None else commit.source
 
     # Names
 
@@ -230,7 +230,7 @@ class OneFileStore(Store):
         Those whose heads are damaged are missing.
         """
         with self._changed:
-            commit = self._look() if self._writing is None else self._writing.commit
+            commit = self._current() if self._writing is None else self._writing.commit
         if commit is None or not commit.damage:
             return None
         return list(keys_behind(commit.source, commit.end, self.name))
@@ -247,12 +247,12 @@ class OneFileStore(Store):
 
     def _behind(self) -> int:
         """Return how many bytes lie behind the newest commit; all of a file that has none."""
-        commit = self._look()
+        commit = self._current()
         if self._known.file.is_gone:
             return 0
         if commit is not None:
             return commit.source.size - commit.behind
-        source = self._file.look()
+        source = self._file.current()
         return 0 if source is None or is_unborn(source) else source.size
 
     def unfinished(self) -> "OneFileStore | None":
@@ -266,7 +266,7 @@ class OneFileStore(Store):
 
     def earlier(self) -> "Iterator[OneFileStore]":
         """Yield a store of each whole commit that has values, the newest first."""
-        source = self._file.look()
+        source = self._file.current()
         if source is not None and not is_unborn(source):
             for commit in whole_commits(source, self.name):
                 if commit.listing.nbytes:
@@ -354,7 +354,7 @@ class OneFileStore(Store):
         with self._changed:
             if self._writing is not None:
                 return self._file.is_there()
-            self._known.file.look()
+            self._known.file.current()
             return not self._known.file.is_gone
 
     def _check_attached(self) -> None:
@@ -363,7 +363,7 @@ class OneFileStore(Store):
             if self._writing is not None:
                 self._writing.check_place()
                 return
-            self._known.file.look()
+            self._known.file.current()
             if self._known.file.is_gone:
                 raise replaced(self.name)
 
@@ -374,7 +374,7 @@ class OneFileStore(Store):
         with self._changed:
             if self._writing is not None:
                 return self._writing.listing
-            commit = self._look()
+            commit = self._current()
             return Listing() if commit is None else commit.listing
 
     def _find(self, key: str) -> tuple[FileCommit, Extent]:
@@ -397,15 +397,15 @@ class OneFileStore(Store):
         elif self._known.newest is not None:
             yield self._known.newest, self._known.newest.listing
         if self._writing is None:
-            commit = self._look()
+            commit = self._current()
             if commit is not None:
                 yield commit, commit.listing
         for commit in list(self._known.all):
             yield commit, commit.listing
 
-    def _look(self) -> FileCommit | None:
+    def _current(self) -> FileCommit | None:
         """Return the newest commit of the file as it is now."""
-        return self._known.look()
+        return self._known.current()
 
     def _lockable(self, key: str) -> tuple[FileCommit | None, Extent | None]:
         """Return the commit and the place of what a lock is on; no place for a prefix.
@@ -526,9 +526,9 @@ class _Earlier(OneFileStore):
         super().__init__(file)
         self._commit = commit
 
-    def _look(self) -> FileCommit | None:
+    def _current(self) -> FileCommit | None:
         if self._known.newest is None:
-            source = self._file.look()
+            source = self._file.current()
             if source is not None and not is_unborn(source):
                 self._known.newest = self._commit or everything(source, self.name)
         return self._known.newest

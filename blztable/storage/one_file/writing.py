@@ -71,7 +71,7 @@ class Writing:
     @classmethod
     def begin(cls, file: File, cached: FileCommit | None) -> Self:
         """Find the newest commit, and cut off what killed writers left behind it."""
-        source = file.look()
+        source = file.current()
         if source is None:
             raise KeyNotFound(file.name)
         if is_unborn(source):
@@ -194,7 +194,7 @@ class Writing:
             new.take_place()
         finally:
             new.discard()
-        source = self._file.look()
+        source = self._file.current()
         commit = None if source is None else newest(source, self._file.name)
         if commit is None:
             raise StorageError(f"{self._file.name}: the file that was written is gone")

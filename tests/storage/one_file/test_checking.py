@@ -22,7 +22,7 @@ def path(tmp_path):
 def heads(path) -> dict[str, tuple[int, int]]:
     """Return where the head and the key of each value begin and end."""
     with blz.open(path) as table:
-        listing = table._snapshot.version.store._look().listing
+        listing = table._snapshot.version.store._current().listing
         return {
             key: (place.position - records.record_bytes(key, 0), place.position)
             for key, place in listing.values()

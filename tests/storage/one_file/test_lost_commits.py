@@ -53,7 +53,7 @@ def spoilt(path, start, length=20):
 
 def data_since(path, start):
     """Return the places of the files of columns behind a position."""
-    places = at(path)._look().listing.values()
+    places = at(path)._current().listing.values()
     return [place for key, place in places if key.startswith("data/") and place.position >= start]
 
 
@@ -331,7 +331,7 @@ def test_a_reader_of_the_version_that_was_damaged_keeps_it(path):
 
 def test_a_name_that_a_reader_may_look_for_is_not_taken_again(path):
     with blz.open(path) as reader:
-        (key,) = [key for key, _ in at(path)._look().listing.values() if key.startswith("data/")]
+        (key,) = [key for key, _ in at(path)._current().listing.values() if key.startswith("data/")]
         store = at(path)
         store.delete([key])
         with pytest.raises(Exception, match=key):

@@ -170,7 +170,7 @@ def test_a_rewrite_that_fails_is_told_once_and_not_tried_by_each_commit(half_dea
 
 
 def test_a_rewrite_that_finds_a_damaged_record_is_told_once(half_dead):
-    places = one_file.at(half_dead)._look().listing.values()
+    places = one_file.at(half_dead)._current().listing.values()
     place = max(place for key, place in places if key.startswith("data/"))
     data = bytearray(half_dead.read_bytes())
     # The key before the value.
