@@ -113,12 +113,12 @@ class Several:
         owners = np.searchsorted(ends, wanted[order], side="right")
         pieces = [no_rows(self.schema)]
         for number in np.unique(owners):
-            one, first = self.members[number], int(ends[number - 1]) if number else 0
-            plan = self._plan(one, None)
+            member, first = self.members[number], int(ends[number - 1]) if number else 0
+            plan = self._plan(member, None)
             assert plan is not None, "there is no condition"
             rows = wanted[order][owners == number] - first
-            with closing(one.store):
-                pieces.append(self._fields_of(one.source[plan.stored].take(rows), plan))
+            with closing(member.store):
+                pieces.append(self._fields_of(member.source[plan.stored].take(rows), plan))
         positions = np.empty_like(order)
         positions[order] = np.arange(len(order))
         return rows_of(pa.concat_tables(pieces), positions)
