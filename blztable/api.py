@@ -246,7 +246,7 @@ def exists(path: StoreLike) -> bool:
     """
     store = store_at(path)
     try:
-        return versions.checked_newest(store) is not None
+        return versions.is_table(store)
     except FormatError:
         return False
     finally:

@@ -25,13 +25,15 @@ TAG_LENGTH = 255  # characters of the name of a tag
 NESTED = "nested"
 DELETIONS = "deletions"
 TAGS = "tags"
+# Locks exclude nobody where the table lies, so a writer must not rely on them.
+UNLOCKED = "unlocked"
 ENCODINGS = {
     NUMBERS: "numbers",
     DICTIONARY: "dictionary",
     CONSTANT: "constant",
     PER_ITEM: "item_chunks",
 }
-KNOWN_FEATURES = frozenset({NESTED, DELETIONS, TAGS, *ENCODINGS.values()})
+KNOWN_FEATURES = frozenset({NESTED, DELETIONS, TAGS, UNLOCKED, *ENCODINGS.values()})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 # The keys of the file, in their order, with their types.

@@ -1,8 +1,9 @@
 """The file of a version: the head as JSON, the Arrow schema, and the tail of each level of leaves.
 
 A level's tail has the entries that are not sealed yet. The rows of a table are those of the highest
-level first, then those of the level below, and at last the row groups of level 0. Knows nothing of
-what the head says, and of where the file lies.
+level first, then those of the level below, and at last the row groups of level 0. A file without
+sections stands for a version that was removed. Knows nothing of what the head says, and of where
+the file lies.
 """
 
 import struct
@@ -30,6 +31,16 @@ assert SEALED.size == 8
 HEAD, SCHEMA, TAILS = 0, 1, 2
 # The first bytes of a version of the drafts before format 1: a line of JSON.
 DRAFT = b'{"format":"blztable"'
+
+
+def _sealed(table: Array) -> bytes:
+    """Return the header and the table of the sections, with their checksum."""
+    front = HEADER.pack(MAGIC, FORMAT, len(table)) + table.tobytes()
+    return front + SEALED.pack(crc32(front), 0)
+
+
+# In place of the file of a version that was removed where its number must not be free again.
+REMOVED = _sealed(np.zeros(0, SECTION))
 
 
 @dataclass(frozen=True)
@@ -67,9 +78,8 @@ def encode_version(head: Mapping[str, Json], schema: Buffer, tails: Sequence[Buf
     padded = table["size"].astype(np.int64) + (-table["size"].astype(np.int64) % 8)
     start = HEADER.size + table.nbytes + SEALED.size
     table["offset"] = start + np.cumsum(padded) - padded
-    front = HEADER.pack(MAGIC, FORMAT, len(parts)) + table.tobytes()
     body = [piece for part in parts for piece in (part, bytes(-len(part) % 8))]
-    return b"".join([front, SEALED.pack(crc32(front), 0), *body])
+    return b"".join([_sealed(table), *body])
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,8 @@ class VersionFile:
             raise CorruptError(f"a version begins with {magic!r}; expected {MAGIC!r}")
         if version != FORMAT:
             raise FormatError(f"a version of the format {version}; this program reads {FORMAT}")
+        if view == REMOVED:
+            raise CorruptError("the version was removed")
         if not TAILS < count <= TAILS + MAX_LEVEL:
             raise CorruptError(f"a version has {count} sections; expected 3 to {TAILS + MAX_LEVEL}")
         end = HEADER.size + count * SECTION.itemsize

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from blztable.errors import BlzError, FormatError
+from blztable.errors import BlzError, CorruptError, FormatError
 from blztable.format.bounds import Order, summary
 from blztable.format.leaf import GROUP, Leaf
 from blztable.format.records import PAGE, PART, WORD, Records, stack
 from blztable.format.version_file import (
     DRAFT,
+    REMOVED,
     Tail,
     VersionFile,
     encode_version,
@@ -74,3 +75,14 @@ def test_a_version_that_is_cut_or_longer_is_refused():
 def test_a_draft_of_the_format_is_refused_by_name():
     with pytest.raises(FormatError, match="unreleased draft of the format"):
         VersionFile.decode(DRAFT + b',"format_version":1,...')
+
+
+def test_a_tombstone_is_no_version_and_no_byte_of_it_changes_unnoticed():
+    assert len(REMOVED) == 24
+    with pytest.raises(CorruptError, match="removed"):
+        VersionFile.decode(REMOVED)
+    for position in range(24):
+        broken = bytearray(REMOVED)
+        broken[position] ^= 1 << position % 8
+        with pytest.raises(BlzError, match=r"^(?!.*removed)"):
+            VersionFile.decode(bytes(broken))

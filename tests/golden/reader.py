@@ -69,7 +69,7 @@ PLAIN, NUMBERS, DICTIONARY, CONSTANT, PER_ITEM = range(5)
 SUM, TIMES, NAN_CODE, UNSORTED = 1, 2, 4, 8
 NAN_IS_NULL, EXACT, ITEM_CHUNKS = 1, 2, 4
 KINDS = ["", "numbers", "dictionary", "constant", "item_chunks"]
-FEATURES = {"deletions", "nested", "tags", *KINDS[1:]}
+FEATURES = {"deletions", "nested", "tags", "unlocked", *KINDS[1:]}
 EMPTY_CHUNK = bytes.fromhex("02011301000000000100000010000000")
 
 HEAD_KEYS: dict[str, type | tuple[type, ...]] = {
@@ -131,10 +131,11 @@ def manifest(data: bytes, number: int) -> tuple[dict[str, Any], pa.Schema, list[
     need(len(data) >= MANIFEST.size, "a manifest")
     magic, version, count = MANIFEST.unpack_from(data)
     need(magic == b"blztable" and version == 1, "a manifest of format 1")
-    need(3 <= count <= 9, "3 to 9 sections")
+    need(3 <= count <= 9 or len(data) == 24, "3 to 9 sections, or a tombstone")
     end = MANIFEST.size + count * SECTION.size
     need(len(data) >= end + 8, "a table of sections")
     need(struct.unpack_from("<II", data, end) == (zlib.crc32(data[:end]), 0), "the crc32 of it")
+    need(count > 0, "a version; this one was removed")
     sections, at = [], end + 8
     for entry in range(count):
         offset, size, crc = SECTION.unpack_from(data, MANIFEST.size + entry * SECTION.size)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from blztable import tuning
 from blztable.engine.version import in_flight, versions
 from blztable.engine.version.new_files import NewFiles, remove_column
-from blztable.engine.version.versions import Version, mirrored_number
+from blztable.engine.version.versions import Dropped, Version, mirrored_number
 from blztable.errors import (
     BlzError,
     BusyError,
@@ -25,6 +25,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format import layout
+from blztable.format.manifest import UNLOCKED
 from blztable.storage.store import KeyNotFound, Store
 
 # Attempts to begin. A creation that fails removes directories that another one is about to use.
@@ -155,6 +156,11 @@ def begin(plan: CommitPlan) -> OpenCommit:
         else:
             raise TableNotFoundError(f"{store.name} no longer holds a table; open it again")
         base = _pin(plan, locks)
+        if base is not None and UNLOCKED in base.head.requires:
+            raise ReadOnlyError(
+                f"{store.name} is a table for file systems without locks, which this program only "
+                "reads; copy() it to another path and change the copy"
+            )
         newest = base if plan.base is None else None
         if plan.commit_id is not None:
             number = versions.newest_number(store)
@@ -192,7 +198,12 @@ def _pin(plan: CommitPlan, locks: ExitStack) -> Version | None:
     if versions.newest_number(store) is None:
         return None
     with plan.damage_allowed():
-        base, pinned = versions.pin(store)
+        try:
+            base, pinned = versions.pin(store)
+        except Dropped:
+            if not plan.may_create:
+                raise
+            return None
         locks.enter_context(pinned)
         return base
     return None

@@ -30,7 +30,7 @@ import logging
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -321,10 +321,12 @@ def _find_newest(plan: CommitPlan, cached: Version | None) -> Newest:
 
     A replacement accepts one that is damaged or missing.
     """
-    store = plan.store
+    store, version = plan.store, None
     try:
         numbers = versions.checked_numbers(store)
-        version = versions.load_unless(cached, store, max(numbers)) if numbers else None
+        # The newest one is a tombstone if the table was dropped.
+        with suppress(KeyNotFound):
+            version = versions.load_unless(cached, store, max(numbers)) if numbers else None
     except CorruptError:
         if not plan.is_replacement:
             raise

@@ -135,7 +135,9 @@ def _named(store: Store, kept: Iterable[int]) -> tuple[set[str], set[Path], list
             version = versions.read(store, number)
             keys.update(named(version, seen))
             columns.update(version.paths)
-        except (*DAMAGED, KeyNotFound):
+        except KeyNotFound:
+            continue  # A version that was removed names nothing.
+        except DAMAGED:
             damaged.append(number)
     return keys, columns, damaged
 

@@ -41,7 +41,7 @@ from blztable.format.jsontext import Json
 from blztable.format.layout import Path
 from blztable.format.manifest import DELETIONS, Head
 from blztable.format.records import PART, Records, join
-from blztable.format.version_file import Tail, VersionFile, encode_version
+from blztable.format.version_file import REMOVED, Tail, VersionFile, encode_version
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
 
 # What a version takes in memory, about: so many times its bytes.
@@ -424,6 +424,8 @@ def read(store: Store, number: int) -> Version:
 
 
 def _decoded(store: Store, key: str, data: bytes, number: int) -> Version:
+    if data == REMOVED:
+        raise KeyNotFound(key)
     version = decode(store, key, data)
     if version.head.version != number:
         raise CorruptError(f"the manifest is of version {version.head.version}")
@@ -528,6 +530,30 @@ def _no_version(store: Store, number: int) -> TableNotFoundError:
     )
 
 
+class Dropped(TableNotFoundError):
+    """The newest version is a tombstone: the table was dropped."""
+
+
+def is_table(store: Store) -> bool:
+    """True if there is a version, and the table was not dropped; see `checked_numbers`."""
+    number = checked_newest(store)
+    return number is not None and not _is_removed(store, number)
+
+
+def _is_removed(store: Store, number: int) -> bool:
+    """True if a tombstone stands for a version."""
+    with suppress(KeyNotFound, CorruptError):
+        return store.get(layout.manifest(number), 0, len(REMOVED) + 1) == REMOVED
+    return False
+
+
+def _removed(store: Store, number: int) -> TableNotFoundError:
+    """Return the error about a version that a tombstone stands for."""
+    if number == newest_number(store):
+        return Dropped(f"{no_table(store, ': it was dropped')}")
+    return TableNotFoundError(f"version {number} of {store.name} was removed")
+
+
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
     """Open and pin a version, by default the newest one.
 
@@ -556,8 +582,9 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         try:
             return load(store, selected), lock
         except KeyNotFound:
+            # A tombstone stands under its number.
             lock.close()
-            raise CorruptError(f"{store.name}/{key} is not a file") from None
+            raise _removed(store, selected) from None
         except BaseException:
             lock.close()
             raise
