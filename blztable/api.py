@@ -30,7 +30,7 @@ from blztable.engine.write.options import (
     given_storage,
 )
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
-from blztable.storage.resolve import StoreLike, opened_at, store_at
+from blztable.storage.resolve import Options, StoreLike, is_remote, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
@@ -131,13 +131,15 @@ def open(
     at: At = None,
     durability: Literal["full", "process"] = "full",
     retries: int = RETRIES,
+    storage_options: Options = None,
 ) -> CTable:
     """Open a table at one version.
 
     Parameters
     ----------
     path : path-like
-        Directory of the table, or its file.
+        Directory of the table, or its file; or the URL of a directory in a remote store, such as
+        "s3://bucket/t.blz", which is only read.
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
     version : int or str, optional
@@ -154,6 +156,9 @@ def open(
         conflict, before ConflictError is raised. It is not made again after 30 seconds, nor if it
         has values for single rows (an array in `update` or `add_column`, or an index that continues
         the table's), nor if its data can be read only once, such as an iterator.
+    storage_options : mapping, optional
+        Settings of the store of a URL, by the names of pandas: `key`, `secret`, `token`, `anon`,
+        `endpoint_url`, `account_name` and others. What is not given comes from the environment.
 
     Returns
     -------
@@ -184,7 +189,7 @@ def open(
     check_choice("durability", durability, DURABILITIES)
     check_version(version, at)
     retries = checked_count(retries, "retries")
-    with opened_at(path) as store:
+    with opened_at(path, options=storage_options) as store:
         try:
             opened, pinned = versions.pin(store, version_number(store, version, at))
         except Damaged:
@@ -217,13 +222,15 @@ def open(
     return table
 
 
-def exists(path: StoreLike) -> bool:
+def exists(path: StoreLike, *, storage_options: Options = None) -> bool:
     """True if there is a table at a path that `open` can open.
 
     Parameters
     ----------
     path : path-like
         Directory of the table, or its file.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
 
     Returns
     -------
@@ -244,7 +251,7 @@ def exists(path: StoreLike) -> bool:
     >>> blz.exists("visits.blz")
     True
     """
-    store = store_at(path)
+    store = store_at(path, options=storage_options)
     try:
         return versions.is_table(store)
     except FormatError:
@@ -260,15 +267,17 @@ def _is_unfinished(store: Store) -> bool:
     return False
 
 
-def _open_to_read(path: StoreLike, version: int | str | None, at: At, on_corrupt: str) -> CTable:
+def _open_to_read(
+    path: StoreLike, version: int | str | None, at: At, on_corrupt: str, options: Options
+) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
-        return open(path, version=version, at=at)
+        return open(path, version=version, at=at, storage_options=options)
     except CorruptError:
         if on_corrupt == "raise":
             raise
-        with opened_at(path) as store:
+        with opened_at(path, options=options) as store:
             draft = None if versions.newest_number(store) else change.drafts.recovered(store)
             if draft is None:
                 raise
@@ -289,6 +298,7 @@ def read_blz(
     dtype_backend: Any = no_default,
     on_corrupt: OnCorrupt = "raise",
     progress: ProgressOption = None,
+    storage_options: Options = None,
 ) -> pd.DataFrame:
     """Read a table, or some columns of it, into a DataFrame.
 
@@ -327,6 +337,8 @@ def read_blz(
         names the rows. `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
     progress : bool or callable, optional
         Progress of the read, as in `to_blz`.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
 
     Returns
     -------
@@ -364,7 +376,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    with _open_to_read(path, version, at, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt, storage_options) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -384,6 +396,7 @@ def read_table(
     version: int | str | None = None,
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
+    storage_options: Options = None,
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
 
@@ -409,6 +422,8 @@ def read_table(
         With "null", all rows are kept, and a column is null where its pages are damaged; rows for
         which the filter needs damaged pages are left out. A warning names the rows. The schema's
         metadata list them under "blz:missing_rows" and "blz:missing_values".
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
 
     Returns
     -------
@@ -429,7 +444,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    with _open_to_read(path, version, at, on_corrupt) as table:
+    with _open_to_read(path, version, at, on_corrupt, storage_options) as table:
         return table.to_arrow(
             columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
@@ -444,6 +459,7 @@ def dataset(
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
     partitioning: pa.Schema | None = None,
+    storage_options: Options = None,
 ) -> "BlzDataset":
     """Open a table, or several as one, as a pyarrow Dataset for query engines.
 
@@ -476,6 +492,8 @@ def dataset(
     partitioning : pyarrow.Schema, optional
         Types of columns that directories name. By default a column has int64, date32 or text, the
         first of these that takes all its values.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`; of a list, of all its URLs.
 
     Returns
     -------
@@ -509,15 +527,15 @@ def dataset(
     >>> words.filter(pl.col("n") > 1).select("word").collect().to_series().to_list()
     ['b', 'c']
     """
-    entries = datasets.finding.find(path, exists)
+    entries = None if is_remote(path) else datasets.finding.find(path, exists)
     if entries is None:
-        table = _open_to_read(path, version, at, on_corrupt)
+        table = _open_to_read(path, version, at, on_corrupt, storage_options)
         return table.dataset(dictionaries=dictionaries, views=views, on_corrupt=on_corrupt)
     if version is not None:
         raise ValueError("version= names a version of one table, not of several")
     tables, coded = [], []
     for entry in entries:
-        table = _open_to_read(entry.place, None, at, on_corrupt)
+        table = _open_to_read(entry.place, None, at, on_corrupt, storage_options)
         tables.append(table)
         coded.append(
             datasets.text.coded_types(*table._reading()) if views or dictionaries == "auto" else {}

@@ -31,7 +31,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.report import Copied
-from blztable.storage.resolve import LAYOUTS, StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, Options, StoreLike, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
@@ -56,6 +56,7 @@ def copy(
     on_corrupt: Literal["raise", "skip"] = "raise",
     durability: Literal["full", "process"] = "full",
     progress: ProgressOption = None,
+    storage_options: Options = None,
 ) -> Copied:
     """Copy a version of a table, as a directory or as one file.
 
@@ -94,6 +95,8 @@ def copy(
     progress : bool or callable, optional
         Progress in bytes; if rows are written again, in rows, first of the write and then of the
         comparison.
+    storage_options : mapping, optional
+        Settings of the store of the source, if it is a URL, as in `open`.
 
     Returns
     -------
@@ -138,7 +141,7 @@ def copy(
     check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
     check_choice("durability", durability, DURABILITIES)
     check_version(version)
-    with opened_at(source) as store:
+    with opened_at(source, options=storage_options) as store:
         table, lost, rebuilt = _opened(store, version, on_corrupt)
     with table:
         if not isinstance(table, OldTable) and columns is None and mode == "x":

@@ -76,6 +76,19 @@ class Tuning:
     # Rows of a fragment of a dataset: a few row groups, so that all processors decode one.
     fragment_rows: int = 1 << 20
 
+    # Remote stores. Requests in flight in the process, and bytes that a read asks for before they
+    # are decoded.
+    requests: int = 64
+    ahead_bytes: int = 256 << 20
+    # Bytes between two ranges that are read through, of runs of rows and of single rows, because
+    # they come faster than another request. Longer ranges are several requests.
+    gap_bytes: int = 1 << 20
+    gap_row_bytes: int = 64 << 10
+    piece_bytes: int = 8 << 20
+    # Bytes that are asked for although few of them may be needed, because that saves a round.
+    spare_bytes: int = 32 << 20
+    spare_text_bytes: int = 1 << 20
+
     # Filters. Bytes of a window of a filter's columns, for a read whose result is one table.
     filter_bytes: int = 256_000_000
     # Rows of a morsel; more if one row group has more.

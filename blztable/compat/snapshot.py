@@ -44,7 +44,7 @@ from blztable.format.manifest import Head
 from blztable.format.records import PART, WORD, Records
 from blztable.format.version_file import Tail
 from blztable.report import ColumnPlan, Explanation, Problem, Report, StreamStorage
-from blztable.storage.store import Store
+from blztable.storage.store import Lock, Nothing, Store
 from blztable.table.snapshot import Snapshot
 
 # The key of a column's attributes in the metadata of its field, as JSON.
@@ -153,6 +153,7 @@ class OldColumns(Closing):
 
     # Rows are chosen in numpy, and only these become arrays of Arrow.
     picks_rows = True
+    fetches = False
 
     def __init__(self, version: OldVersion, projection: Projection) -> None:
         self._version = version
@@ -161,6 +162,12 @@ class OldColumns(Closing):
     def of(self, projection: Projection) -> "OldColumns":
         """Return a reader of another projection of the version."""
         return OldColumns(self._version, projection)
+
+    def fetched(
+        self, indices: Sequence[int], selected: Sequence[RowSpan], most: int | None = None
+    ) -> Lock:
+        """Ask for nothing."""
+        return Nothing()
 
     def check(self, index: int, group: int) -> None:
         """Raise the error of a column that cannot be read."""

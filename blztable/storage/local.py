@@ -23,13 +23,11 @@ import errno
 import os
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import groupby
 
 from blztable.errors import BlzError, StorageError
-from blztable.interrupts import DeferInterrupt
 from blztable.ownership import shared_by
 from blztable.storage.disk import REAL_DISK, TEMPORARY, Disk
 from blztable.storage.locks import LocalLock, holders_of, lock_at
@@ -46,6 +44,7 @@ from blztable.storage.opening import (
     unwritable,
 )
 from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
+from blztable.storage.threads import parallel
 
 
 class Directories:
@@ -143,11 +142,6 @@ def parts_of(key: str) -> list[str]:
 
 # For more keys, one flush of the whole file system is faster than a flush of each file (measured).
 SYNC_ALL_ABOVE = 64
-# If other processes write to the disk too, each flush waits for the journal, and parallel flushes
-# take at most a third of the time. On an idle disk, parallel flushes of fewer keys are slower
-# (measured).
-SYNC_THREADS_FROM = 8
-SYNC_THREADS = 4
 
 _LINK_REFUSED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
@@ -178,7 +172,7 @@ class LocalStore(Store):
         """The path of the directory."""
         return self._path
 
-    def open(self, key: str) -> LocalReader:
+    def open(self, key: str, size: int | None = None) -> LocalReader:
         """Open the value under `key`."""
         return self._directories.open_file(key)
 
@@ -239,7 +233,7 @@ class LocalStore(Store):
                 if prefix in known:
                     break
         # Content before names: a name that survives must not name an empty file.
-        with _parallel(len(keys)) as each:
+        with parallel(len(keys)) as each:
             each(self._flush_file, keys)
             each(self.flush_names, sorted(prefixes, reverse=True))
 
@@ -427,28 +421,3 @@ class LocalStore(Store):
         except OSError as error:
             if error.errno not in _NOTHING_TO_REMOVE:
                 raise unwritable(error, "removing", self._where(key)) from error
-
-
-Each = Callable[[Callable[[str], None], Iterable[str]], None]
-
-
-@contextmanager
-def _parallel(count: int) -> Iterator[Each]:
-    """Yield a function that calls another one for each key, in threads if `count` is large."""
-    with ExitStack() as held:
-        apply: Callable[..., Iterable[None]] = map
-        if count >= SYNC_THREADS_FROM:
-            # The pool breaks if a signal handler raises while it starts a thread.
-            held.enter_context(DeferInterrupt())
-            pool = held.enter_context(ThreadPoolExecutor(SYNC_THREADS))
-            # The pool refuses calls while the interpreter shuts down. Test that with `int`, because
-            # a flush that may have begun must not be repeated. Without the pool, `map` is used.
-            with suppress(RuntimeError):
-                pool.submit(int)
-                apply = pool.map
-
-        def each(function: Callable[[str], None], keys: Iterable[str]) -> None:
-            for _ in apply(function, keys):
-                pass
-
-        yield each

@@ -50,7 +50,7 @@ class RamStore(Store):
         """Name of the store in messages."""
         return self._name
 
-    def open(self, key: str) -> "MemoryReader":
+    def open(self, key: str, size: int | None = None) -> "MemoryReader":
         """Open the value under `key`."""
         with self._changed:
             data = self._find(key).data

@@ -1,18 +1,18 @@
 """Resolve the user's path of a table to a store.
 
-Knows nothing of tables.
+Knows nothing of tables. Libraries of remote stores are imported at the first URL that needs them.
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 from blztable import tuning
 from blztable.errors import TableExistsError
-from blztable.storage import one_file
+from blztable.storage import one_file, remote
 from blztable.storage.files import File, MemoryFile, ObjectFile, PipeFile, can_seek, spooled
 from blztable.storage.local import LocalStore
 from blztable.storage.store import Store
@@ -25,12 +25,16 @@ SPOOLED_BYTES = 64 << 20
 StoreLike = str | os.PathLike[str] | Store | Any
 
 
+# Settings of a remote store, by the names of pandas and fsspec.
+Options = Mapping[str, Any] | None
+
+
 @contextmanager
 def opened_at(
-    place: StoreLike, layout: str | None = None, *, is_new: bool = False
+    place: StoreLike, layout: str | None = None, *, options: Options = None, is_new: bool = False
 ) -> Iterator[Store]:
     """Yield the store at a place, as `store_at`; close it if the block fails."""
-    store = store_at(place, layout, is_new=is_new)
+    store = store_at(place, layout, options=options, is_new=is_new)
     try:
         yield store
     except BaseException:
@@ -38,7 +42,9 @@ def opened_at(
         raise
 
 
-def store_at(place: StoreLike, layout: str | None = None, *, is_new: bool = False) -> Store:
+def store_at(
+    place: StoreLike, layout: str | None = None, *, options: Options = None, is_new: bool = False
+) -> Store:
     """Return the store at a place; return a store unchanged.
 
     Parameters
@@ -47,14 +53,22 @@ def store_at(place: StoreLike, layout: str | None = None, *, is_new: bool = Fals
         `~` in a path is expanded.
     layout : str, optional
         One of `LAYOUTS`, for a path where nothing is yet; None stands for the usual one.
+    options : mapping, optional
+        Settings of a remote store; ValueError for any other place.
     is_new : bool
         True if a binary file is to be written, from its first byte on.
     """
     if isinstance(place, str | os.PathLike):
         if not os.fspath(place):
             raise ValueError("the path is empty; pass the path of the table")
+        if isinstance(place, str) and is_remote(place):
+            return _remote(place, options or {}, layout)
+        _refuse(options, os.fspath(place))
         where = os.path.expanduser(_path_of(place))
         return one_file.store.at(where) if is_file(where, layout) else LocalStore(where)
+    _refuse(options, type(place).__name__)
+    if type(place).__module__.startswith("obstore"):
+        return remote.store.RemoteStore(remote.object_bucket.of(place))
     if hasattr(place, "_ram_store"):  # A MemoryStore, which few programs import.
         return place._ram_store
     if hasattr(place, "put_new"):
@@ -91,19 +105,54 @@ def _name_of(file: object) -> str:
 
 
 def _path_of(place: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path that a URL of a file names; ValueError for any other URL."""
+    """Return the path that a URL of a file names; ValueError if it names none."""
     url = URL.match(place) if isinstance(place, str) else None
     if url is None:
         return place
     host, path = url["host"], unquote(url["path"])
-    if url["scheme"].lower() != "file" or host.lower() not in ("", "localhost"):
-        raise ValueError(
-            f"{place}: URLs of {url['scheme']} are not supported; a table is at a local path, and "
-            "a table in one file is read from any binary file, as of pyarrow.fs"
-        )
+    if host.lower() not in ("", "localhost"):
+        raise ValueError(f"{place}: a URL of a file has no host; mount it, or pass file:///path")
     if not path or "\0" in path:
         raise ValueError(f"{place!r} names no path; pass the path of the table: file:///a/b.blz")
     return path
+
+
+def is_remote(place: StoreLike) -> bool:
+    """True for a URL of anything but a local file."""
+    url = URL.match(place) if isinstance(place, str) else None
+    return url is not None and url["scheme"].lower() != "file"
+
+
+def _remote(place: str, options: Mapping[str, Any], layout: str | None) -> Store:
+    """Return the store at a URL; ValueError if no library knows its scheme."""
+    url = URL.match(place)
+    assert url is not None
+    scheme = url["scheme"].lower()
+    # Of a chain of URLs, the last one may have a user, too.
+    if "@" in url["host"] or (scheme.startswith("http") and "?" in url["path"]):
+        name = f"{scheme}://{url['host'].rpartition('@')[2]}{url['path'].partition('?')[0]}"
+        raise ValueError(f"{name}: the URL has credentials; pass them in storage_options")
+    if layout == "file":
+        raise ValueError(f"{place}: a table in one file is not written to a remote store")
+    is_known = scheme in remote.options.SCHEMES
+    needed = ("obstore", "blztable[cloud]") if is_known else ("fsspec", "fsspec")
+    try:
+        kind: Any = remote.object_bucket if is_known else remote.file_bucket
+    except ModuleNotFoundError as error:
+        if error.name != needed[0]:
+            raise
+        raise ValueError(
+            f"{place}: tables there need {needed[0]}; pip install '{needed[1]}'"
+        ) from None
+    return remote.store.RemoteStore(kind.at(place, place, scheme, options))
+
+
+def _refuse(options: Options, place: str) -> None:
+    if options:
+        raise ValueError(
+            f"{place}: storage_options are of remote stores, such as s3://bucket/t.blz; leave "
+            "them out"
+        )
 
 
 def is_file(path: str | os.PathLike[str], layout: str | None) -> bool:

@@ -19,24 +19,46 @@ Threads. All methods may be called from several threads at once.
 In a table that is one file, another process sees the changes of a process that holds a writer's
 lock only from its next `publish` on.
 
-A caller never asks which store it has. What stores differ in is said by `has_one_writer`,
-`appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`, `unfinished_bytes`, `unfinished` and
-`earlier`; their bodies here are those of a store that keeps each value by itself.
+A caller never asks which store it has. What stores differ in is said by `locks`, `lists`,
+`fetches`, `has_one_writer`, `appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`,
+`unfinished_bytes`, `unfinished` and `earlier`; their bodies here are those of a store on a disk
+that keeps each value by itself.
 
-Correctness needs only ranges, `put_new`, `publish` and `list_names`, so an object store can
-implement it too. `tests/storage/test_store_contract.py` checks these promises for each store.
+`tests/storage/test_store_contract.py` checks these promises for each store.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
+from blztable.closing import Closing
 from blztable.errors import CorruptError
 
 Buffer = bytes | bytearray | memoryview
 
 # Prefixes within each other, more than a table has.
 _DEPTH = 100
+
+
+class ListedValue(NamedTuple):
+    """A value as a listing shows it.
+
+    Attributes
+    ----------
+    etag
+        Names the content; "" where the medium does not say it.
+    time
+        When it was stored, in seconds since 1970 by the clock of the medium; 0 if nobody knows.
+    """
+
+    key: str
+    size: int
+    etag: str = ""
+    time: float = 0
+
+
+# A key, and where its bytes begin and end.
+ByteRange = tuple[str, int, int]
 
 
 class KeyNotFound(Exception):
@@ -86,11 +108,25 @@ class Lock(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class Nothing(Closing):
+    """A lock on a medium without locks, or ranges that nobody needs to ask for."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class Store(Protocol):
     """Bytes under keys. The module docstring has the promises of all methods.
 
     Attributes
     ----------
+    locks : bool
+        True if a lock excludes others. If not, a lock that was granted says nothing, and who needs
+        to be alone must not take it for that.
+    lists : bool
+        True if the medium can say which keys there are.
+    fetches : bool
+        True if each read takes long, however few bytes it has: `fetch` what a task needs at once.
     has_one_writer : bool
         True if one process writes at a time. It meets everything that others wrote before, and what
         a killed one left is there until the next one writes.
@@ -98,6 +134,9 @@ class Store(Protocol):
         True if a value that is replaced or removed keeps its room until `reclaim`.
     """
 
+    locks: bool = True
+    lists: bool = True
+    fetches: bool = False
     has_one_writer: bool = False
     appends_only: bool = False
 
@@ -105,10 +144,11 @@ class Store(Protocol):
     def name(self) -> str:
         """Name of the store in messages, usually its path."""
 
-    def open(self, key: str) -> Reader:
+    def open(self, key: str, size: int | None = None) -> Reader:
         """Open the value under `key`, to read ranges of it.
 
-        KeyNotFound if the key does not exist, CorruptError if it is not a plain value.
+        KeyNotFound if the key does not exist, CorruptError if it is not a plain value. A caller who
+        knows that the value has at least `size` bytes may learn of this from the first read only.
         """
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -116,6 +156,14 @@ class Store(Protocol):
 
         Returns fewer bytes if the value ends before the range. Errors as for `open`.
         """
+
+    def fetch(self, ranges: Sequence[ByteRange], gap: int = 0) -> Lock:
+        """Ask for ranges of values; reads of them find them there until the result is closed.
+
+        Returns at once. Bytes between two ranges come too if they are at most `gap`. An error is
+        raised by the read that needs the range.
+        """
+        return Nothing()
 
     def put(self, key: str, data: Buffer) -> None:
         """Set the value under `key` atomically: a reader sees the old value or the new one.
@@ -160,6 +208,11 @@ class Store(Protocol):
         calls; a name that is added or removed meanwhile may be missing.
         """
 
+    def entries(self, prefix: str, after: str = "") -> Iterator[ListedValue]:
+        """Yield the values under `prefix` at any depth whose keys are above `after`, ascending."""
+        found = _below(self, prefix, _DEPTH)
+        yield from sorted(entry for entry in found if entry.key > after)
+
     def delete(self, keys: Iterable[str]) -> None:
         """Remove the values and the empty prefixes under `keys`; skip other keys.
 
@@ -182,7 +235,7 @@ class Store(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of everything in the store, also of what no caller can read."""
-        return _bytes_below(self, "", _DEPTH)
+        return sum(entry.size for entry in self.entries(""))
 
     def may_be_foreign(self) -> bool:
         """Return True if what is there is too short to tell whose it is."""
@@ -255,16 +308,14 @@ class Store(Protocol):
         """Close the descriptors of the store. A later call opens them again; readers stay open."""
 
 
-def _bytes_below(store: Store, prefix: str, depth: int) -> int:
-    """Return the bytes of all values below a prefix."""
-    nbytes = 0
+def _below(store: Store, prefix: str, depth: int) -> Iterator[ListedValue]:
+    """Yield the values below a prefix."""
     for name in store.list_names(prefix):
         key = f"{prefix}/{name}" if prefix else name
         try:
             with store.open(key) as value:
-                nbytes += value.size
+                yield ListedValue(key, value.size)
         except (CorruptError, KeyNotFound):
             # A prefix, or a link, or it is gone.
             with suppress(CorruptError, KeyNotFound):
-                nbytes += _bytes_below(store, key, depth - 1) if depth else 0
-    return nbytes
+                yield from _below(store, key, depth - 1) if depth else ()

@@ -131,7 +131,7 @@ class Counting(LocalStore):
         super().__init__(path)
         self.opened = set()
 
-    def open(self, key):
+    def open(self, key, size=None):
         self.opened.add(key)
         return super().open(key)
 

@@ -420,7 +420,7 @@ class FailingStore(LocalStore):
     key = ""
     error: Exception
 
-    def open(self, key):
+    def open(self, key, size=None):
         reader = super().open(key)
         return Failing(reader, self.error) if key == self.key else reader
 
@@ -465,7 +465,7 @@ def test_a_row_group_that_does_not_fit_into_memory_is_not_taken_for_damaged(path
 
 def test_a_table_closed_meanwhile_is_closed_not_damaged(path):
     class ClosingStore(LocalStore):
-        def open(self, key):
+        def open(self, key, size=None):
             if key.endswith("__2__.bin"):
                 opened.close()
                 raise KeyNotFound(key)  # As if a commit had removed the file now.

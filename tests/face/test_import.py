@@ -81,7 +81,7 @@ FIRST_CALLS = {
 
 
 @pytest.mark.parametrize("call", FIRST_CALLS)
-def test_the_first_call_of_a_process_imports_at_most_200_of_our_modules(call, tmp_path):
+def test_the_first_call_of_a_process_imports_at_most_205_of_our_modules(call, tmp_path):
     blz.to_blz(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "t.blz")
     code = f"""
         import sys, pandas, blztable
@@ -91,7 +91,7 @@ def test_the_first_call_of_a_process_imports_at_most_200_of_our_modules(call, tm
         print(*[name for name in sys.modules if name.split(".")[0] == "blztable"])
     """
     imported = in_a_new_process(code)
-    assert len(imported) <= 200
+    assert len(imported) <= 205
     late = ("arrays", "compat.table", "storage.one_file.store", "table.datasets.dataset")
     assert not {f"blztable.{name}" for name in late} & {*imported}
     assert ("blztable.engine.change.rows" in imported) == (call in ("write", "append"))

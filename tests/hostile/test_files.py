@@ -81,7 +81,7 @@ class Moving(LocalStore):
         super().__init__(root)
         self._change = change
 
-    def open(self, key):
+    def open(self, key, size=None):
         if not key.startswith("data/"):
             return super().open(key)
         return MovingReader(super().open(key), lambda: self._change(os.path.join(self.name, key)))

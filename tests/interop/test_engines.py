@@ -245,7 +245,7 @@ class Watched(RamStore):
         super().__init__()
         self.read: Counter[str] = Counter()
 
-    def open(self, key):
+    def open(self, key, size=None):
         return Reader(super().open(key), key, self.read)
 
     @property

@@ -25,7 +25,7 @@ class Recorded:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def open(self, key):
+    def open(self, key, size=None):
         self.opens.update([key] if key.startswith("data/") else [])
         return _Reader(self._store.open(key), key, self.reads)
 

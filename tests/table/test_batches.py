@@ -303,7 +303,7 @@ def test_each_part_is_opened_once_however_many_windows_it_has(tmp_path, tuned, m
     opened_files, opened_parts = Counter(), Counter()
 
     class Store(LocalStore):
-        def open(self, key):
+        def open(self, key, size=None):
             if key.startswith("data/"):
                 opened_files[key] += 1
             return super().open(key)
@@ -603,7 +603,7 @@ begun, go_on, where, main = threading.Event(), threading.Event(), sys.argv[2], o
 
 
 class Slow(LocalStore):
-    def open(self, key):
+    def open(self, key, size=None):
         # The thread that reads ahead stands here while the process forks.
         if os.getpid() == main and where in key and threading.current_thread().name[:5] == "blzta":
             begun.set()

@@ -27,7 +27,7 @@ class CountingStore(LocalStore):
     def opened(self):
         return len(self._keys)
 
-    def open(self, key):
+    def open(self, key, size=None):
         # An open that fails for want of descriptors is repeated.
         file = super().open(key)
         if key.startswith("data/"):

@@ -23,6 +23,7 @@ from blztable.engine.read import selection
 from blztable.engine.read.column_reader import ColumnReader
 from blztable.engine.read.selection import RowSpan
 from blztable.errors import CorruptError
+from blztable.storage.store import Nothing
 
 # Row groups that tell whether a column has codes, and the share of their rows that must have them.
 # A look at all row groups may take as long as a scan.
@@ -110,13 +111,20 @@ def read(reader: ColumnReader, index: int, spans: Sequence[RowSpan]) -> CodedCol
     return CodedColumn(reader.projection.schema.field(index).type, groups, parts)
 
 
-def has_codes(reader: ColumnReader, index: int) -> bool:
-    """True if nearly all rows of a column have codes of few values, and its files are intact.
+def with_codes(reader: ColumnReader, indices: Sequence[int]) -> list[int]:
+    """Return the columns of which nearly all rows have codes of few values, and files are intact.
 
     Only the largest row groups are looked at: the others may have values.
     """
     rows = np.array(reader.projection.version.row_groups, np.int64)
     largest = np.argsort(-rows, kind="stable")[:_LOOKED_AT].tolist()
+    # The values come with the codes of a row.
+    spans = [RowSpan(group, 0, 1) for group in sorted(largest)]
+    with reader.fetched(indices, spans) if reader.fetches else Nothing():
+        return [index for index in indices if _has_codes(reader, index, rows, largest)]
+
+
+def _has_codes(reader: ColumnReader, index: int, rows: np.ndarray, largest: Sequence[int]) -> bool:
     coded = 0
     try:
         for group in largest:

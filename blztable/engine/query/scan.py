@@ -13,6 +13,7 @@ joins the results. Rows in memory are bounded by the window, which the caller ch
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blztable import tuning
 from blztable.arrow.types import REFUSALS
 from blztable.columns.statistics.bounds import Zones, zones_of_groups, zones_of_pages
 from blztable.engine.query import blocks as cutting
@@ -136,6 +138,29 @@ class Scan:
     ) -> FilteredRows:
         """Return the rows of these morsels that match, and these columns of them."""
         reader = reader.of(self.projection)
+        if reader.fetches and morsels:
+            with self._fetched(Blocks.joined(morsels), reader, columns):
+                return self._filtered(morsels, reader, columns)
+        return self._filtered(morsels, reader, columns)
+
+    def _fetched(
+        self, blocks: Blocks, reader: ColumnReader, columns: Sequence[int]
+    ) -> AbstractContextManager[object]:
+        """Ask for the columns of the filter where it is open, and for the others if it is little.
+
+        All of it comes in one round. Otherwise the other columns are asked for when the filter has
+        told which rows are wanted.
+        """
+        with ExitStack() as asked:
+            is_open: np.ndarray = np.logical_or.reduce(blocks.open)
+            asked.enter_context(reader.fetched(self.columns, blocks[is_open].spans))
+            most = tuning.current.spare_bytes
+            asked.enter_context(reader.fetched(columns, blocks.spans, most))
+            return asked.pop_all()
+
+    def _filtered(
+        self, morsels: Sequence[Blocks], reader: ColumnReader, columns: Sequence[int]
+    ) -> FilteredRows:
         if len(morsels) == 1:
             return self._apply(morsels[0], reader).result(columns)
         results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)

@@ -27,7 +27,8 @@ from blztable.arrow.types import bitmap, stored_type, view
 from blztable.cached import Cache
 from blztable.columns.parts import from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, physical
-from blztable.engine.read.parts import DOUBTED_BYTES, DOUBTED_RATIO, OpenParts, PartFile
+from blztable.engine.read.ahead import Ahead
+from blztable.engine.read.parts import DOUBTED_BYTES, DOUBTED_RATIO, OpenParts, Part, PartFile
 from blztable.engine.read.selection import RowSpan
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run, scratch
@@ -45,6 +46,7 @@ from blztable.format.records import (
     Array,
     Records,
 )
+from blztable.storage.store import ByteRange
 
 # Larger parts are decoded as fast one by one, in bytes of their values as a mean.
 MOST_BYTES = 256 << 10
@@ -118,8 +120,13 @@ def read_batches(
     for one in batches:
         one.allocate()
     reader = _MatrixReader(parts, groups, of_groups, batches, progress)
-    is_small = nbytes < tuning.current.matrix_shared_bytes
-    run(reader.tasks(), progress.report if progress else None, is_alone=is_small)
+    report = progress.report if progress else None
+    if version.store.fetches:
+        with Ahead[_Cells](version.store) as ahead:
+            run(reader.fetched(ahead), report)
+    else:
+        is_small = nbytes < tuning.current.matrix_shared_bytes
+        run(map(reader.task, reader.cells()), report, is_alone=is_small)
     for one in batches:
         found |= one.arrays()
     return found
@@ -325,8 +332,31 @@ class _MatrixReader:
         for number, one in enumerate(columns):
             one.form_of["type"] = number
 
-    def tasks(self) -> Iterator[Task]:
-        """Yield the tasks, in the order of the files."""
+    def task(self, cells: _Cells) -> Task:
+        """Return the task that reads and decodes some parts."""
+        return partial(self._decode, cells)
+
+    def fetched(self, ahead: Ahead[_Cells]) -> Iterator[Task]:
+        """Yield the tasks, whose bytes are asked for window by window."""
+        wanted = ((self._ranges(cells), False, cells) for cells in self.cells())
+        for window in ahead.windows(wanted):
+            yield from window.tasks([*map(self.task, window.waiting)])
+
+    def _ranges(self, cells: _Cells) -> list[ByteRange]:
+        """Return the ranges of files that a task reads."""
+        found: list[ByteRange] = []
+        for number, columns in enumerate(self._columns):
+            some = cells.cell[cells.which == number]
+            is_matrix = columns.is_matrix[some] & ~columns.is_empty[some]
+            for file, start, length in self._runs(columns, some[is_matrix])[0]:
+                found.append((file.key, start, start + length))
+            for one in some[~is_matrix & ~columns.is_empty[some]].tolist():
+                part = self._part(columns, one)
+                found += part.ranges([slice(0, part.rows)])
+        return found
+
+    def cells(self) -> Iterator[_Cells]:
+        """Yield the parts of each task, in the order of the files."""
         entries = len(self._groups)
         which = np.concatenate(
             [np.full(len(one.base), number) for number, one in enumerate(self._columns)]
@@ -343,7 +373,7 @@ class _MatrixReader:
             before = int(ends[at - 1]) if at else 0
             enough = before + tuning.current.one_thread_bytes
             stop = max(int(np.searchsorted(ends, enough)), at) + 1
-            yield partial(self._decode, _Cells(which[at:stop], cell[at:stop]))
+            yield _Cells(which[at:stop], cell[at:stop])
             at = stop
 
     def _decode(self, cells: _Cells) -> None:
@@ -369,8 +399,7 @@ class _MatrixReader:
     def _decode_one(self, columns: _Columns, cell: int) -> None:
         """Decode a part by itself."""
         column, rows = columns.rows_of(cell)
-        group = self._groups[cell % len(self._groups)]
-        part = self._parts.open(columns.lines[column], group)
+        part = self._part(columns, cell)
         place = columns.values[column // columns.per_block][column % columns.per_block, rows]
         with part.errors:
             chosen = [slice(0, part.rows)]
@@ -379,6 +408,10 @@ class _MatrixReader:
             valid = part.valid(chosen, place.view(np.uint8) if is_nan else None)
         if valid is not None:
             columns.put_valid(np.array([cell]), valid[np.newaxis])
+
+    def _part(self, columns: _Columns, cell: int) -> Part:
+        column, entry = divmod(cell, len(self._groups))
+        return self._parts.open(columns.lines[column], self._groups[entry])
 
     def _decode_matrix(self, columns: _Columns, cells: Array) -> None:
         """Decode parts that can be rows of matrices."""
@@ -414,6 +447,20 @@ class _MatrixReader:
 
     def _read(self, columns: _Columns, cells: Array) -> tuple[memoryview, Array]:
         """Read the chunks of parts; return the bytes, and what to add to offsets of each part."""
+        runs, begins = self._runs(columns, cells)
+        raw, place = scratch(sum([length for *_, length in runs]), _RAW)[0].data, 0
+        for file, start, length in runs:
+            file.read_into(start, raw[place : place + length])
+            place += length
+        return raw, begins
+
+    def _runs(
+        self, columns: _Columns, cells: Array
+    ) -> tuple[list[tuple[PartFile, int, int]], Array]:
+        """Return the files of parts, and where to read how many bytes.
+
+        Return also what to add to the offsets of each part to find its chunks in these bytes.
+        """
         records, entries = columns.records, len(self._groups)
         first = np.where(
             columns.valid_chunk[cells] >= 0, columns.valid_chunk[cells], columns.chunk[cells]
@@ -422,7 +469,7 @@ class _MatrixReader:
         begins = np.zeros(len(cells), np.int64)
         some = np.flatnonzero(first >= 0)
         if not len(some):
-            return memoryview(b""), begins
+            return [], begins
         low = records.chunk_offset[first[some]]
         high = records.chunk_offset[last[some]] + records.chunks["size"][last[some]]
         files = records.parts["file"][cells[some]]
@@ -433,15 +480,12 @@ class _MatrixReader:
         stops = np.append(starts[1:], len(some))
         lengths = high[stops - 1] - low[starts]
         places = np.append(0, np.cumsum(lengths))
-        raw = scratch(int(places[-1]), _RAW)[0].data
-        for start, place, length in zip(
-            starts.tolist(), places.tolist(), lengths.tolist(), strict=False
-        ):
-            cell = int(cells[some[start]])
-            file = self._file(columns, cell, entries)
-            file.read_into(int(low[start]), raw[place : place + length])
+        runs = [
+            (self._file(columns, int(cells[some[start]]), entries), int(low[start]), length)
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+        ]
         begins[some] = np.repeat(places[:-1] - low[starts], stops - starts)
-        return raw, begins
+        return runs, begins
 
     def _file(self, columns: _Columns, cell: int, entries: int) -> PartFile:
         column, entry = divmod(cell, entries)
@@ -449,7 +493,9 @@ class _MatrixReader:
         is_shared = number == self._bundles[entry]
         version, line = self._parts.version, columns.lines[column]
         key = layout.part(layout.SHARED if is_shared else version.paths[line], number)
-        return PartFile(self._parts.files, key, version, self._groups[entry])
+        one = columns.records.parts[cell]
+        size = int(one["offset"] + one["cbytes"])
+        return PartFile(self._parts.files, key, version, self._groups[entry], size)
 
     def _chunks(
         self,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from blztable.engine.read.selection import RowIndices, RowSpan
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.projection import Projection
+from blztable.storage.store import Lock
 
 
 class ColumnReader(Protocol):
@@ -29,6 +30,18 @@ class ColumnReader(Protocol):
     @property
     def picks_rows(self) -> bool:
         """True if single rows never take longer than all rows of their pages."""
+
+    @property
+    def fetches(self) -> bool:
+        """True if the bytes of several reads should be asked for at once: see `fetched`."""
+
+    def fetched(
+        self, indices: Sequence[int], selected: Sequence[RowSpan], most: int | None = None
+    ) -> Lock:
+        """Ask for what a read of these rows takes, until the result is closed.
+
+        Nothing is asked for if it is more than `most` bytes.
+        """
 
     def of(self, projection: Projection) -> Self:
         """Return a reader of another projection of the same version; they are closed together."""

@@ -20,9 +20,17 @@ from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.closing import Closing
 from blztable.engine.read import selection
+from blztable.engine.read.ahead import fetched
 from blztable.engine.read.batch import read_batches
 from blztable.engine.read.damage import piece_rows
-from blztable.engine.read.flat import CodesRead, DictionaryRead, FlatRead, by_group, read_flat
+from blztable.engine.read.flat import (
+    CodesRead,
+    DictionaryRead,
+    FlatRead,
+    by_group,
+    ranges_of,
+    read_flat,
+)
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
@@ -30,6 +38,7 @@ from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.format.deletions import DeletedIn
+from blztable.storage.store import Lock, Nothing
 
 
 class OpenColumns(Closing):
@@ -43,6 +52,7 @@ class OpenColumns(Closing):
         self.projection, self.version = projection, projection.version
         self.parts = OpenParts(projection.version) if parts is None else parts
         self._is_owner = parts is None
+        self.fetches = projection.version.store.fetches
 
     @classmethod
     def whole(cls, version: Version) -> "OpenColumns":
@@ -121,6 +131,20 @@ class OpenColumns(Closing):
     def _deleted_in(self, selected: Sequence[RowSelection]) -> DeletedIn:
         return self.version.deleted_in([one.group for one in selected])
 
+    def fetched(
+        self, indices: Sequence[int], selected: Sequence[RowSpan], most: int | None = None
+    ) -> Lock:
+        """Ask for what a read of these rows takes, until the result is closed.
+
+        Nothing is asked for if it is more than `most` bytes.
+        """
+        deleted = self.version.deleted_in(one.group for one in selected)
+        reads = self._reads(indices, selection.stored_spans(deleted, selected))[1]
+        ranges, is_single = ranges_of(reads)
+        if most is not None and sum([stop - start for _, start, stop in ranges]) > most:
+            return Nothing()
+        return fetched(self.version.store, ranges, is_single)
+
     def pages(self, index: int, selected: Sequence[RowSpan]) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of each node that a read of rows of a column decodes, by line."""
         deleted = self._deleted_in(selected)
@@ -139,6 +163,12 @@ class OpenColumns(Closing):
         The codes are unsigned integers, null where the row is null. Return None unless all parts
         have codes, and so many rows for each. Raise as `columns` does.
         """
+        with self.fetched([index], selected) if self.fetches else Nothing():
+            return self._codes(index, selected, rows_per_value)
+
+    def _codes(
+        self, index: int, selected: Sequence[RowSpan], rows_per_value: float
+    ) -> list[tuple[pa.Array, pa.ChunkedArray]] | None:
         groups: dict[int, list[RowSpan]] = {}
         for span in selected:
             groups.setdefault(span.group, []).append(span)
@@ -204,11 +234,28 @@ class OpenColumns(Closing):
         found: dict[int, pa.ChunkedArray] = {}
         if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
             found = self._batches(indices, selected, progress, with_nans)
+        rest = list(dict.fromkeys(index for index in indices if index not in found))
+        nested, reads = self._reads(rest, selected, with_nans)
+        arrays = iter(read_flat(self.parts, reads, progress))
+        for index in rest:
+            if index in nested:
+                one = nested[index]
+                found[index] = one.array(dict(zip(one.pages, arrays, strict=False)))
+            else:
+                found[index] = next(arrays)
+        return found
+
+    def _reads(
+        self,
+        indices: Sequence[int],
+        selected: Sequence[RowSelection],
+        with_nans: Container[int] = (),
+    ) -> tuple[dict[int, NestedRead], list[FlatRead]]:
+        """Return the reads of nested columns by index, and those of all nodes."""
         projection, parts = self.projection, self.parts
         nodes: dict[int, Sequence[int]] = {}
         for index in indices:
-            if index not in found:
-                nodes[index] = projection.nodes(index)
+            nodes[index] = projection.nodes(index)
         chosen = by_group(selected)
         parts.describe([*chain(*nodes.values())], sorted(set(map(itemgetter(0), chosen))))
         nested: dict[int, NestedRead] = {}
@@ -224,14 +271,7 @@ class OpenColumns(Closing):
             else:
                 is_nan = index in with_nans
                 reads.append(FlatRead(parts, lines[0], chosen, type_, with_nans=is_nan))
-        arrays = iter(read_flat(parts, reads, progress))
-        for index in nodes:
-            if index in nested:
-                one = nested[index]
-                found[index] = one.array(dict(zip(one.pages, arrays, strict=False)))
-            else:
-                found[index] = next(arrays)
-        return found
+        return nested, reads
 
     def _batches(
         self,

@@ -32,6 +32,10 @@ PAUSES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4)
 _NO_MORE = {errno.EMFILE, errno.ENFILE}
 
 
+# What is said of a file that is not there.
+GONE = "the file is missing"
+
+
 class FileGoneError(CorruptError):
     """A file that the version names is not there: a shard that was taken away, for example."""
 
@@ -50,14 +54,17 @@ class OpenFiles(Closing):
         self.readers: OrderedDict[str, Reader] = OrderedDict()
         _reads[id(self)] = self
 
-    def open(self, key: str) -> Reader:
-        """Return the reader of `key`; raise CorruptError if there is no file."""
+    def open(self, key: str, size: int | None = None) -> Reader:
+        """Return the reader of `key`; raise CorruptError if there is no file.
+
+        The file has at least `size` bytes, if the version says so.
+        """
         reader = self.readers.get(key)
         if reader is None:
             try:
-                opened = self._opened(key)
+                opened = self._opened(key, size)
             except KeyNotFound:
-                raise FileGoneError("the file is missing") from None
+                raise FileGoneError(GONE) from None
             # `setdefault` is atomic: of two threads that open one file, the second drops its own.
             reader = self.readers.setdefault(key, opened)
             self._drop(down_to=_share())
@@ -75,17 +82,17 @@ class OpenFiles(Closing):
             while self.readers:
                 self.readers.popitem()[1].close()
 
-    def _opened(self, key: str) -> Reader:
+    def _opened(self, key: str, size: int | None) -> Reader:
         for pause in PAUSES:
             try:
-                return self._store.open(key)
+                return self._store.open(key, size)
             except StorageError as error:
                 if error.errno not in _NO_MORE:
                     raise
             for files in _all_reads():
                 files._drop(down_to=0)
             time.sleep(pause)
-        return self._store.open(key)
+        return self._store.open(key, size)
 
     def _drop(self, *, down_to: int) -> None:
         while len(self.readers) > down_to:

@@ -7,6 +7,8 @@ an array a part, and small ones are joined. Which rows are null is put together 
 rows of two parts may share a byte.
 
 Tasks of few bytes are joined. A read of few bytes runs in the caller's thread alone.
+
+Of a store that fetches, the bytes are asked for ahead of the tasks (`ahead.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,12 +24,14 @@ from blztable.arrow.types import as_stored, bitmap, nulls, stored_type
 from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
+from blztable.engine.read.ahead import Ahead
 from blztable.engine.read.parts import DOUBTED_BYTES, UNCHECKED_BYTES, OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
 from blztable.engine.version.versions import DAMAGED
 from blztable.format.records import VALUES, Array
+from blztable.storage.store import ByteRange
 
 # Arrays of fewer bytes, as a mean, are joined.
 JOINED_BYTES = 1 << 20
@@ -48,14 +52,36 @@ def read_flat(
         check_memory(nbytes, parts.version.store.name)
     if nbytes > DOUBTED_BYTES:
         run([part.prove for one in reads for part in one.parts() if part.is_doubted])
-    tasks = joined(chain.from_iterable(map(methodcaller("tasks"), reads)), progress)
-    is_alone = nbytes < tuning.current.one_thread_bytes or len(tasks) < 2
-    run(tasks, progress.report if progress else None, is_alone=is_alone)
+    sized = chain.from_iterable(map(methodcaller("tasks"), reads))
+    report = progress.report if progress else None
+    if parts.version.store.fetches:
+        with Ahead[SizedTask](parts.version.store) as ahead:
+            run(_fetched(ahead, sized, progress), report)
+    else:
+        tasks = joined(sized, progress)
+        is_alone = nbytes < tuning.current.one_thread_bytes or len(tasks) < 2
+        run(tasks, report, is_alone=is_alone)
     return list(map(methodcaller("finish"), reads))
 
 
-# The bytes that a task decodes, the cells that are read then, and the task.
-SizedTask = tuple[int, float, Callable[[], None]]
+def ranges_of(reads: Iterable["FlatRead"]) -> tuple[list[ByteRange], bool]:
+    """Return the ranges of files that reads may need, and whether these are of single rows."""
+    wanted = [one for read in reads for one in read.wanted()]
+    is_single = any(isinstance(rows, np.ndarray) for _, rows in wanted)
+    return [one for part, rows in wanted for one in part.ranges(rows)], is_single
+
+
+def _fetched(
+    ahead: Ahead["SizedTask"], sized: Iterable["SizedTask"], progress: Progress | None
+) -> Iterator[Task]:
+    """Yield the tasks, whose bytes are asked for window by window."""
+    wanted = ((one[2].ranges(one[3]), isinstance(one[3], np.ndarray), one) for one in sized)
+    for window in ahead.windows(wanted):
+        yield from window.tasks(joined(window.waiting, progress))
+
+
+# The bytes that a task decodes, the cells that are read then, the part and the rows, and the task.
+SizedTask = tuple[int, float, Part, Chosen, Callable[[], None]]
 
 
 def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> list[Task]:
@@ -63,7 +89,7 @@ def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> list[Task]:
     found: list[Task] = []
     waiting: list[Callable[[], None]] = []
     nbytes, cells = 0, 0.0
-    for size, share, task in tasks:
+    for size, share, _, _, task in tasks:
         waiting.append(task)
         nbytes, cells = nbytes + max(size, LEAST_BYTES), cells + share
         if nbytes >= tuning.current.read_task_bytes:
@@ -128,6 +154,10 @@ class FlatRead:
         """Return the parts that have the rows."""
         return [one[0] for one in self._rows]
 
+    def wanted(self) -> list[tuple[Part, Chosen]]:
+        """Return the parts, and which rows of each."""
+        return [one[:2] for one in self._rows]
+
     def tasks(self) -> list[SizedTask]:
         """Make the memory of values of one width; return the tasks.
 
@@ -144,16 +174,17 @@ class FlatRead:
         for number, (part, rows, count, nbytes) in enumerate(self._rows):
             share = part.share / max(part.rows, 1)
             if self._width is None:
-                found.append((nbytes, share * count, partial(self._make, number, part, rows)))
+                make = partial(self._make, number, part, rows)
+                found.append((nbytes, share * count, part, rows, make))
             elif nbytes <= most:
                 task = partial(self._fill, part, rows, first, first + count)
-                found.append((nbytes, share * count, task))
+                found.append((nbytes, share * count, part, rows, task))
                 first += count
             else:
                 for some in _cut(part, rows):
                     count = count_of(some)
                     task = partial(self._fill, part, some, first, first + count)
-                    found.append((int(part.row_bytes * count), share * count, task))
+                    found.append((int(part.row_bytes * count), share * count, part, some, task))
                     first += count
         return found
 

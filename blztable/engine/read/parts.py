@@ -23,7 +23,8 @@ from blztable.closing import Closing
 from blztable.columns.parts.check import check_type
 from blztable.columns.parts.decode import Chosen, EncodedRows
 from blztable.columns.parts.physical import Form
-from blztable.engine.read.files import FileGoneError, OpenFiles
+from blztable.columns.parts.touched import touched
+from blztable.engine.read.files import GONE, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED, Version
@@ -49,7 +50,7 @@ from blztable.format.records import (
     Array,
     Records,
 )
-from blztable.storage.store import Reader
+from blztable.storage.store import ByteRange, KeyNotFound, Reader
 
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
@@ -84,32 +85,40 @@ class ChunkFile(Protocol):
 class PartFile:
     """The data file of a part, opened at its first read."""
 
-    __slots__ = ("_files", "_group", "_version", "key")
+    __slots__ = ("_files", "_group", "_size", "_version", "key")
 
-    def __init__(self, files: OpenFiles, key: str, version: Version, group: int) -> None:
-        """Open nothing yet."""
+    def __init__(self, files: OpenFiles, key: str, version: Version, group: int, size: int) -> None:
+        """Open nothing yet; the file has at least `size` bytes."""
         self._files, self.key = files, key
-        self._version, self._group = version, group
+        self._version, self._group, self._size = version, group, size
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
-        self.open()
+        self._open(None)
 
-    def open(self) -> Reader:
+    def _open(self, size: int | None) -> Reader:
         """Return the open file; CorruptError if it is missing."""
         try:
             # Other threads may open so many files that this one is closed meanwhile.
-            return self._files.open(self.key)
-        except FileGoneError as error:
-            group = np.array([self._group])
-            start = int(self._version.first_rows(group)[0])
-            has = HAS_ROWS.format(start, start + int(self._version.group_records(group)["rows"][0]))
-            raise CorruptError(f"{error}{has}") from None
+            return self._files.open(self.key, size)
+        except FileGoneError:
+            raise self._missing() from None
+
+    def _missing(self) -> CorruptError:
+        """Return the error about a file that is not there."""
+        group = np.array([self._group])
+        start = int(self._version.first_rows(group)[0])
+        has = HAS_ROWS.format(start, start + int(self._version.group_records(group)["rows"][0]))
+        return CorruptError(f"{GONE}{has}")
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
-        file = self._files.readers.get(self.key) or self.open()
-        count = file.read_into(offset, buffer)
+        file = self._files.readers.get(self.key) or self._open(self._size)
+        try:
+            count = file.read_into(offset, buffer)
+        except KeyNotFound:
+            # A store may look for a file only when it is read.
+            raise self._missing() from None
         if count != len(buffer):
             raise CorruptError(
                 f"the file has {file.size} bytes; expected {offset + len(buffer)} or more"
@@ -269,6 +278,13 @@ class StoredStream:
             found.append(raw[place : place + sizes[number]])
         return found
 
+    def extents(self, starts: Array, stops: Array) -> Iterator[tuple[int, int]]:
+        """Yield where the chunks that have some bytes begin and end in the file."""
+        some = starts < stops
+        firsts, lasts = starts[some] // self._chunk, (stops[some] - 1) // self._chunk
+        for first, last in dict.fromkeys(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+            yield self._offsets[first], self._offsets[last] + self._sizes[last]
+
     def _of_chunk(self, number: int, error: BlzError) -> BlzError:
         """Return an error that says which chunk it is about."""
         return type(error)(f", stream {STREAM_NAMES[self.name]!r}, chunk {number}: {error}")
@@ -330,6 +346,13 @@ class ItemStream(StoredStream):
         if rows and (raw[0] != begin or int(sizes.min()) < CHUNK_HEADER.size):
             raise CorruptError("the offsets of items do not ascend from the first chunk on")
         return places
+
+    def extents(self, starts: Array, stops: Array) -> Iterator[tuple[int, int]]:
+        """Yield where the offsets of the items are, and all items if all are asked for."""
+        places = self._places
+        yield places.table, places.table + 8 * places.rows
+        if len(starts) and int((stops - starts).sum()) >= self.nbytes:
+            yield places.begin, places.end
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Put the items of these rows, which have these lengths, into a result."""
@@ -502,6 +525,14 @@ class Part(EncodedRows):
                 for _ in stream.runs(0, stream.nbytes) if stream.kind != PER_ITEM else ():
                     pass
 
+    def ranges(self, chosen: Chosen) -> list[ByteRange]:
+        """Return the ranges of the file that a decode of some rows may read."""
+        return [
+            (self.key, start, stop)
+            for name, starts, stops in touched(self, chosen)
+            for start, stop in self.streams[name].extents(starts, stops)
+        ]
+
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
         if self._file is not None:
@@ -614,7 +645,8 @@ class OpenParts(Closing):
             if stored:
                 path = layout.SHARED if stored == bundle else version.paths[line]
                 key = layout.part(path, stored)
-            file = PartFile(self.files, key, version, group) if key else None
+            end = records.parts[number]["offset"] + records.parts[number]["cbytes"]
+            file = PartFile(self.files, key, version, group, int(end)) if key else None
             name = f"{version.store.name}/{key}" if key else version.store.name
             part = Part(node.type, records, number, file, f"{name}, column {node.name!r}")
             # All nodes of a column together count as one column.

@@ -143,6 +143,11 @@ class AlreadyCommitted(Exception):
 def begin(plan: CommitPlan) -> OpenCommit:
     """Carry out step 1. Nothing is left behind if it raises."""
     store = plan.store
+    if not store.locks:
+        raise ReadOnlyError(
+            f"{store.name}: a table in a remote store is only read; copy() it to a local path and "
+            "change the copy"
+        )
     with ExitStack() as undo, ExitStack() as locks:
         is_first = _newest_number(store) is None
         if not is_first:

@@ -8,7 +8,7 @@ runs into leaves and tails again (`packing.py`). Knows nothing of types and head
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import repeat
 from typing import Self
 
@@ -20,7 +20,7 @@ from blztable.format import layout
 from blztable.format.leaf import GROUP, MAX_GROUPS, Leaf, encode, records_together
 from blztable.format.records import PART, WORD, Array, Records, join
 from blztable.format.version_file import Tail
-from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.store import KeyNotFound, Lock, Nothing, Store
 
 # What a leaf takes in memory, about, beside its bytes.
 LEAF_BYTES = 4_000
@@ -176,6 +176,16 @@ class Leaves:
             self._read.keep(number, leaf, len(leaf.data) + LEAF_BYTES)
             trim()
 
+    def asked(self, entries: Iterable[tuple[Run, int]]) -> Lock:
+        """Ask for the leaves that entries name, if the store fetches; those kept are left out."""
+        if not self.store.fetches:
+            return Nothing()
+        some = [run.groups[entry] for run, entry in entries]
+        numbers = [(int(one["file"]), int(one["size"])) for one in some]
+        return self.store.fetch(
+            [(layout.leaf(one), 0, size + 1) for one, size in numbers if one not in self._read]
+        )
+
     def open(self, level: int, columns: int, entry: Array) -> Run:
         """Return the leaf that an entry of a level names; CorruptError unless it is that one."""
         number = int(entry["file"])
@@ -184,7 +194,7 @@ class Leaves:
         # A number is given again if the commit that wrote it first did not land.
         if leaf is None or (len(leaf.data), leaf.crc) != named:
             try:
-                data = self.store.get(layout.leaf(number))
+                data = self.store.get(layout.leaf(number), 0, named[0] + 1)
             except KeyNotFound:
                 raise CorruptError(f"{name}: the leaf is missing") from None
             with ErrorContext(name):
@@ -272,12 +282,53 @@ class Facts:
         Of leaves only those are read that have one of the row groups `wanted`, or of the live rows
         with these numbers; both ascend.
         """
+        if self.leaves.store.fetches:
+            with self._fetched(
+                lambda _, groups, rows: _entries(rows if are_rows else groups, wanted)
+            ):
+                yield from self._walk(wanted, are_rows)
+        else:
+            yield from self._walk(wanted, are_rows)
+
+    def _walk(self, wanted: Array | None, are_rows: bool) -> Iterator[tuple[int, int, Run]]:
         group = rows = 0
         met: set[int] = set()
         for run in self.runs:
             yield from self._below(run, group, rows, wanted, are_rows, met)
             group += run.count
             rows += int(run.groups["rows"].sum())
+
+    def _fetched(self, entries: Callable[[Run, Array, Array], Sequence[int]]) -> ExitStack:
+        """Ask for the leaves that a walk reads, all of a level at once.
+
+        They stay until the result is closed. `entries` gets a run, and the row groups and the rows
+        before each of its entries, and says which of these are wanted.
+        """
+        with ExitStack() as asked:
+            level, group, rows, met = [], 0, 0, set[int]()
+            for run in self.runs:
+                level.append((run, group, rows))
+                group += run.count
+                rows += int(run.groups["rows"].sum())
+            while level := [one for one in level if one[0].level]:
+                below = []
+                for run, group, rows in level:
+                    groups = _before(run.groups["groups"], group)
+                    before = _before(run.groups["rows"], rows)
+                    # The walk refuses a leaf that is named twice.
+                    for entry in entries(run, groups, before):
+                        number = int(run.groups["file"][entry])
+                        if number not in met:
+                            met.add(number)
+                            below.append((run, entry, int(groups[entry]), int(before[entry])))
+                asked.enter_context(self.leaves.asked([(one[0], one[1]) for one in below]))
+                # Those of the lowest level are opened when the walk comes to them.
+                level = [
+                    (self.below(run, entry), group, rows)
+                    for run, entry, group, rows in below
+                    if run.level > 1
+                ]
+            return asked.pop_all()
 
     def _below(
         self,
@@ -300,11 +351,7 @@ class Facts:
             return
         groups = _before(run.groups["groups"], group)
         before = _before(run.groups["rows"], rows)
-        entries = range(len(run))
-        if wanted is not None:
-            places = before if are_rows else groups
-            entries = np.unique(places.searchsorted(wanted, "right") - 1).tolist()
-        for entry in entries:
+        for entry in _entries(before if are_rows else groups, wanted):
             leaf = self.below(run, entry, met)
             group, rows = int(groups[entry]), int(before[entry])
             yield from self._below(leaf, group, rows, wanted, are_rows, met)
@@ -382,6 +429,15 @@ class Facts:
         `keep` gets the records of some nodes over leaves, and says which of these may have a wanted
         row. Only they are read when their turn comes, some together.
         """
+        if not self.leaves.store.fetches:
+            yield from self._pruned(lines, keep)
+            return
+        with self._fetched(lambda run, *_: np.flatnonzero(keep(run.records(lines))).tolist()):
+            yield from self._pruned(lines, keep)
+
+    def _pruned(
+        self, lines: Sequence[int], keep: Callable[[Records], Array]
+    ) -> Iterator[tuple[int, int, Run]]:
         # What is next comes last: runs, and the leaves that an entry of a run names.
         waiting: list[tuple[int, int, Run, int | None]] = []
         group = rows = 0
@@ -562,6 +618,15 @@ def _before(counts: Array, first: int) -> Array:
     counts.astype(np.int64).cumsum(out=before[1:])
     before[1:] += first
     return before
+
+
+def _entries(before: Array, wanted: Array | None) -> Sequence[int]:
+    """Return the entries that have some wanted numbers, given the number where each begins."""
+    if wanted is None:
+        return range(len(before) - 1)
+    low, high = wanted.searchsorted([before[0], before[-1]])
+    found: list[int] = np.unique(before.searchsorted(wanted[low:high], "right") - 1).tolist()
+    return found
 
 
 def _within(groups: Array, first: int, run: Run) -> Array:

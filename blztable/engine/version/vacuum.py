@@ -17,7 +17,7 @@ from blztable.engine.version import in_flight, retention, versions
 from blztable.engine.version.named_files import named
 from blztable.engine.version.new_files import flush_whole
 from blztable.engine.version.versions import DAMAGED, Version, mirrored_number
-from blztable.errors import BusyError, CorruptError
+from blztable.errors import BusyError, CorruptError, ReadOnlyError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
@@ -46,6 +46,9 @@ def vacuum(
         There is no table, or only an unfinished one, which the next writer removes.
     """
     _check(keep, older_than)
+    if not store.locks:
+        # A lock that was granted would not say that nobody writes or reads.
+        raise ReadOnlyError(f"{store.name}: nothing is removed from a remote store")
     wait = tuning.current.lock_seconds if wait is None else wait
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:
         raise versions.no_table(store)

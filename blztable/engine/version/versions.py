@@ -336,6 +336,8 @@ def checked_numbers(store: Store) -> list[int]:
     versions are listed, so its number is higher only if another program removed a manifest.
     """
     mirrored = mirrored_number(store)
+    if not store.lists:
+        return _numbers_found(store, mirrored)
     listed = numbers(store)
     if mirrored <= max(listed, default=0):
         return listed
@@ -345,6 +347,19 @@ def checked_numbers(store: Store) -> list[int]:
     except KeyNotFound:
         raise _missing_manifest(store, mirrored) from None
     return [*listed, mirrored]
+
+
+def _numbers_found(store: Store, first: int) -> list[int]:
+    """Return the versions that are there from this one on, where nothing can be listed."""
+    found: list[int] = []
+    while first:
+        try:
+            store.open(layout.manifest(first)).close()
+        except KeyNotFound:
+            break
+        found.append(first)
+        first += 1
+    return found
 
 
 def _missing_manifest(store: Store, number: int) -> CorruptError:
@@ -612,6 +627,9 @@ def mirrored_number(store: Store) -> int:
     try:
         if store.appends_only:
             return _lost_number(store)
+        if store.lists and not store.locks:
+            # Nobody writes it there, and a listing is never outdated.
+            return 0
         data = store.get(layout.SIZES, 0, _SIZES_BYTES)
         sizes = jsontext.loads(data, layout.SIZES)
     except _UNREADABLE:

@@ -92,7 +92,7 @@ class OneFileStore(Store):
 
     # Values
 
-    def open(self, key: str) -> ValueReader:
+    def open(self, key: str, size: int | None = None) -> ValueReader:
         """Open the value under `key`."""
         return ValueReader(*self._find(key))
 

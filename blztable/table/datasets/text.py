@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from blztable.arrow.types import is_binary, is_text
-from blztable.engine.query.codes import has_codes
+from blztable.engine.query.codes import with_codes
 from blztable.engine.read.damage import ON_CORRUPT, OnCorrupt
 from blztable.engine.write.options import check_choice
 from blztable.table.batches import with_views, without_views
@@ -24,7 +24,7 @@ def coded(snapshot: Snapshot, positions: Sequence[int]) -> list[int]:
     types = snapshot.projection.schema.types
     text = [index for index in positions if is_text(types[index]) or is_binary(types[index])]
     with snapshot.reader() as reader:
-        return [index for index in text if has_codes(reader, index)]
+        return with_codes(reader, text)
 
 
 def coded_types(snapshot: Snapshot, positions: Sequence[int]) -> dict[str, pa.DataType]:

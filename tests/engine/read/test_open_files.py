@@ -44,7 +44,7 @@ class FullProcess:
         def __del__(self):
             self._opened.remove(id(self))
 
-    def open(self, key):
+    def open(self, key, size=None):
         if len(self.opened) >= self._most:
             raise StorageError(self._number, os.strerror(self._number), key)
         return self.File(self.opened)

@@ -1,0 +1,123 @@
+"""File bucket: any file system of fsspec, such as `memory://`, `zip://` and `hf://`.
+
+It is only read.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import fsspec
+
+from blztable.errors import BlzError, StorageError
+from blztable.storage.remote.bucket import failures
+from blztable.storage.remote.options import public
+from blztable.storage.store import Buffer, ListedValue
+
+_KINDS: dict[type[BaseException], type[BlzError]] = {
+    OSError: StorageError,
+    ValueError: StorageError,
+}
+# Options of all file systems, which the signatures of their classes do not name.
+_COMMON = {"client_kwargs", "config_kwargs", "target_options", "target_protocol", "fo"}
+
+
+class FileBucket:
+    """A path in a file system."""
+
+    lists = True
+
+    def __init__(
+        self, files: Any, root: str, name: str, reopened: tuple[Callable[..., Any], tuple[Any, ...]]
+    ) -> None:
+        """Take the file system, the path, and how another process opens it."""
+        self._files, self._root, self.name = files, root.rstrip("/"), name
+        self._reopened = reopened
+        self._failures = partial(failures, name, kinds=_KINDS)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._reopened
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
+        """Return the bytes from `start` to `stop`; fewer if the value ends earlier."""
+        if stop is not None and stop <= start:
+            return b""
+        with self._failures("reading", key):
+            found: bytes = self._files.cat_file(self._path(key), start=start or None, end=stop)
+            return found
+
+    def size(self, key: str) -> int:
+        """Return the bytes of a value."""
+        with self._failures("looking", key):
+            found = self._files.info(self._path(key))
+        if found["type"] != "file":
+            # It has other keys below it.
+            with self._failures("looking", key):
+                raise FileNotFoundError(key)
+        return int(found["size"])
+
+    def entries(self, prefix: str, after: str) -> Iterator[ListedValue]:
+        """Yield the values below a prefix whose keys are above `after`, ascending."""
+        with self._failures("listing", prefix):
+            found = self._files.find(self._path(prefix), detail=True)
+        for path, one in sorted(found.items()):
+            key = path.removeprefix(self._root).lstrip("/")
+            if key > after:
+                yield ListedValue(key, int(one["size"]), str(one.get("ETag", "")), _time(one))
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names directly below a prefix."""
+        with self._failures("listing", prefix):
+            try:
+                found = self._files.ls(self._path(prefix), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    def _path(self, key: str) -> str:
+        return "/".join(filter(None, (self._root, key))) or self._root
+
+
+def _time(found: Mapping[str, Any]) -> float:
+    """Return when a file was written; 0 if the file system does not say it."""
+    for name in ("LastModified", "last_modified", "mtime", "created"):
+        value = found.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return 0
+
+
+def at(url: str, name: str, scheme: str, options: Mapping[str, Any]) -> FileBucket:
+    """Return the bucket at a URL of a file system that is installed; ValueError if it is not."""
+    try:
+        kind: Any = fsspec.get_filesystem_class(scheme)
+    except (ValueError, ImportError) as error:
+        needs = f"; {error}" if isinstance(error, ImportError) else ""
+        raise ValueError(f"{name}: there is no store for {scheme}://{needs}") from None
+    known = {*_COMMON, *_parameters(kind)}
+    for one in options:
+        if one not in known:
+            raise ValueError(
+                f"{name}: storage_options has no {one!r} for {scheme}; pass some of "
+                f"{', '.join(sorted(known))}"
+            )
+    with failures(name, "opening", "", _KINDS):
+        files, root = fsspec.url_to_fs(url, **options)
+    return FileBucket(files, root, name, (at, (url, name, scheme, public(options))))
+
+
+def _parameters(kind: type) -> set[str]:
+    """Return the names of the arguments of a class of file systems."""
+    found = set[str]()
+    for one in kind.__mro__:
+        if "__init__" in vars(one):
+            parameters = inspect.signature(vars(one)["__init__"]).parameters.values()
+            found |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    return found - {"self"}
