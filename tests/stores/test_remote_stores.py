@@ -17,6 +17,7 @@ import blztable as blz
 from blztable.cli.command import main
 from blztable.errors import AccessError
 from blztable.format import layout
+from blztable.format.version_file import REMOVED
 from blztable.storage.resolve import store_at
 from blztable.storage.store import KeyNotFound, ListedValue
 from support.remote_places import options_of, put, put_table, upload
@@ -198,6 +199,33 @@ def test_a_file_that_is_gone_is_damage_that_names_its_rows(s3, table):
     del s3.keys[gone]
     with pytest.raises(blz.CorruptError, match=r"missing; it has rows [\d,]+ to"):
         blz.read_blz("s3://bucket/t.blz", storage_options=options_of(s3))
+
+
+def test_a_version_that_is_removed_while_it_is_read_is_no_damage(s3, table):
+    put_table(s3, table, "t.blz")
+    with blz.open("s3://bucket/t.blz", version=1, storage_options=options_of(s3)) as opened:
+        put(s3, f"t.blz/{layout.manifest(1)}", REMOVED)
+        for key in [one for one in s3.keys if "/data/" in one]:
+            del s3.keys[key]
+        with pytest.raises(blz.TableNotFoundError, match="removed while it was read"):
+            opened.to_arrow()
+
+
+def test_a_newest_version_that_is_removed_after_the_list_is_looked_for_again(s3, table):
+    put_table(s3, table, "t.blz")
+    two = s3.keys.pop(f"t.blz/{layout.manifest(2)}").data
+    store = store_at("s3://bucket/t.blz", options=options_of(s3))
+    get = store._bucket.get
+
+    def replaced(key, *some):
+        if key == layout.manifest(1):
+            put(s3, f"t.blz/{layout.manifest(1)}", REMOVED)
+            put(s3, f"t.blz/{layout.manifest(2)}", two)
+        return get(key, *some)
+
+    store._bucket.get = replaced
+    with blz.open(store) as opened:
+        assert opened.version == 2
 
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.DROPPED, Fault.CUT])

@@ -27,7 +27,7 @@ from blztable.columns.parts.touched import touched
 from blztable.engine.read.files import GONE, FileGoneError, OpenFiles
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
-from blztable.engine.version.versions import DAMAGED, Version
+from blztable.engine.version.versions import DAMAGED, Version, removed_meanwhile
 from blztable.errors import BlzError, CorruptError, ErrorContext
 from blztable.format import layout
 from blztable.format.chunk import (
@@ -104,8 +104,11 @@ class PartFile:
         except FileGoneError:
             raise self._missing() from None
 
-    def _missing(self) -> CorruptError:
+    def _missing(self) -> BlzError:
         """Return the error about a file that is not there."""
+        removed = removed_meanwhile(self._version)
+        if removed is not None:
+            return removed
         group = np.array([self._group])
         start = int(self._version.first_rows(group)[0])
         has = HAS_ROWS.format(start, start + int(self._version.group_records(group)["rows"][0]))

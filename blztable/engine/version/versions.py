@@ -562,6 +562,22 @@ def _is_removed(store: Store, number: int) -> bool:
     return False
 
 
+def removed_meanwhile(version: Version) -> TableNotFoundError | None:
+    """Return the error about a version that was removed while it was read; None if it is there.
+
+    That happens only where no lock pins it.
+    """
+    store, number = version.store, version.head.version
+    if store.locks:
+        return None
+    with suppress(KeyNotFound):
+        if store.get(layout.manifest(number), 0, len(REMOVED) + 1) != REMOVED:
+            return None
+    return TableNotFoundError(
+        f"version {number} of {store.name} was removed while it was read; open the table again"
+    )
+
+
 def _removed(store: Store, number: int) -> TableNotFoundError:
     """Return the error about a version that a tombstone stands for."""
     if number == newest_number(store):
@@ -597,8 +613,10 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         try:
             return load(store, selected), lock
         except KeyNotFound:
-            # A tombstone stands under its number.
+            # A tombstone stands under its number, or nothing.
             lock.close()
+            if number is None and newest_number(store) != selected:
+                continue
             raise _removed(store, selected) from None
         except BaseException:
             lock.close()
