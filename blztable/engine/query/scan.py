@@ -13,7 +13,7 @@ joins the results. Rows in memory are bounded by the window, which the caller ch
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
@@ -138,14 +138,32 @@ class Scan:
     ) -> FilteredRows:
         """Return the rows of these morsels that match, and these columns of them."""
         reader = reader.of(self.projection)
-        if reader.fetches and morsels:
-            with self._fetched(Blocks.joined(morsels), reader, columns):
-                return self._filtered(morsels, reader, columns)
-        return self._filtered(morsels, reader, columns)
+        # A context manager would make calls of Python where nothing is fetched.
+        is_far = reader.fetches and bool(morsels)
+        asked = self._fetched(Blocks.joined(morsels), reader, columns) if is_far else None
+        try:
+            if len(morsels) == 1:
+                return self._apply(morsels[0], reader).result(columns)
+            results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
 
-    def _fetched(
-        self, blocks: Blocks, reader: ColumnReader, columns: Sequence[int]
-    ) -> AbstractContextManager[object]:
+            def filter_morsel(number: int) -> None:
+                results[number] = self._apply(morsels[number], reader).result(columns)
+
+            run(partial(filter_morsel, number) for number in range(len(morsels)))
+            schema = self.projection.schema
+            joined = {
+                index: pa.chunked_array(
+                    [chunk for one in results for chunk in one.columns[index].chunks],
+                    schema.field(index).type,
+                )
+                for index in columns
+            }
+            return FilteredRows([rows for one in results for rows in one.selection], joined)
+        finally:
+            if asked is not None:
+                asked.close()
+
+    def _fetched(self, blocks: Blocks, reader: ColumnReader, columns: Sequence[int]) -> ExitStack:
         """Ask for the columns of the filter where it is open, and for the others if it is little.
 
         All of it comes in one round. Otherwise the other columns are asked for when the filter has
@@ -157,27 +175,6 @@ class Scan:
             most = tuning.current.spare_bytes
             asked.enter_context(reader.fetched(columns, blocks.spans, most))
             return asked.pop_all()
-
-    def _filtered(
-        self, morsels: Sequence[Blocks], reader: ColumnReader, columns: Sequence[int]
-    ) -> FilteredRows:
-        if len(morsels) == 1:
-            return self._apply(morsels[0], reader).result(columns)
-        results: list[FilteredRows] = [FilteredRows([], {})] * len(morsels)
-
-        def filter_morsel(number: int) -> None:
-            results[number] = self._apply(morsels[number], reader).result(columns)
-
-        run(partial(filter_morsel, number) for number in range(len(morsels)))
-        schema = self.projection.schema
-        joined = {
-            index: pa.chunked_array(
-                [chunk for one in results for chunk in one.columns[index].chunks],
-                schema.field(index).type,
-            )
-            for index in columns
-        }
-        return FilteredRows([rows for one in results for rows in one.selection], joined)
 
     def _apply(self, blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""

@@ -163,37 +163,36 @@ class OpenColumns(Closing):
         The codes are unsigned integers, null where the row is null. Return None unless all parts
         have codes, and so many rows for each. Raise as `columns` does.
         """
-        with self.fetched([index], selected) if self.fetches else Nothing():
-            return self._codes(index, selected, rows_per_value)
-
-    def _codes(
-        self, index: int, selected: Sequence[RowSpan], rows_per_value: float
-    ) -> list[tuple[pa.Array, pa.ChunkedArray]] | None:
-        groups: dict[int, list[RowSpan]] = {}
-        for span in selected:
-            groups.setdefault(span.group, []).append(span)
-        values = []
-        for group, of_group in groups.items():
-            rows = 0
-            for span in of_group:
-                rows += span.stop - span.start
-            found = self.values_of_codes(index, group, int(rows / rows_per_value))
-            if found is None:
-                return None
-            values.append(found)
-        (line,) = self.projection.nodes(index)
-        deleted = self.version.deleted_in(groups) if self.version.facts.deleted_rows else ()
-        if deleted:
-            for group, spans in groups.items():
-                groups[group] = list(selection.stored_spans(deleted, spans))
-        reads = [CodesRead(self.parts, line, by_group(spans)) for spans in groups.values()]
-        columns = read_flat(self.parts, reads)
-        if deleted:
-            columns = [
-                selection.without_deleted({0: column}, deleted, spans)[0]
-                for column, spans in zip(columns, groups.values(), strict=True)
-            ]
-        return list(zip(values, columns, strict=True))
+        asked = self.fetched([index], selected) if self.fetches else None
+        try:
+            groups: dict[int, list[RowSpan]] = {}
+            for span in selected:
+                groups.setdefault(span.group, []).append(span)
+            values = []
+            for group, of_group in groups.items():
+                rows = 0
+                for span in of_group:
+                    rows += span.stop - span.start
+                found = self.values_of_codes(index, group, int(rows / rows_per_value))
+                if found is None:
+                    return None
+                values.append(found)
+            (line,) = self.projection.nodes(index)
+            deleted = self.version.deleted_in(groups) if self.version.facts.deleted_rows else ()
+            if deleted:
+                for group, spans in groups.items():
+                    groups[group] = list(selection.stored_spans(deleted, spans))
+            reads = [CodesRead(self.parts, line, by_group(spans)) for spans in groups.values()]
+            columns = read_flat(self.parts, reads)
+            if deleted:
+                columns = [
+                    selection.without_deleted({0: column}, deleted, spans)[0]
+                    for column, spans in zip(columns, groups.values(), strict=True)
+                ]
+            return list(zip(values, columns, strict=True))
+        finally:
+            if asked is not None:
+                asked.close()
 
     def values_of_codes(self, index: int, group: int, most: int) -> pa.Array | None:
         """Return what the codes of a part stand for, in order, if they are at most `most`.
@@ -234,8 +233,10 @@ class OpenColumns(Closing):
         found: dict[int, pa.ChunkedArray] = {}
         if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
             found = self._batches(indices, selected, progress, with_nans)
-        rest = list(dict.fromkeys(index for index in indices if index not in found))
-        nested, reads = self._reads(rest, selected, with_nans)
+        rest = dict.fromkeys(indices)
+        for index in found:
+            del rest[index]
+        nested, reads = self._reads([*rest], selected, with_nans)
         arrays = iter(read_flat(self.parts, reads, progress))
         for index in rest:
             if index in nested:

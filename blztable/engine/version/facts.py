@@ -277,17 +277,17 @@ class Facts:
     def walk(
         self, wanted: Array | None = None, *, are_rows: bool = False
     ) -> Iterator[tuple[int, int, Run]]:
-        """Yield the runs of level 0 with the number of row groups and of rows before each.
+        """Return the runs of level 0 with the number of row groups and of rows before each.
 
         Of leaves only those are read that have one of the row groups `wanted`, or of the live rows
         with these numbers; both ascend.
         """
         if self.leaves.store.fetches:
-            with self._fetched(
-                lambda _, groups, rows: _entries(rows if are_rows else groups, wanted)
-            ):
-                yield from self._walk(wanted, are_rows)
-        else:
+            return self._walk_fetched(wanted, are_rows)
+        return self._walk(wanted, are_rows)
+
+    def _walk_fetched(self, wanted: Array | None, are_rows: bool) -> Iterator[tuple[int, int, Run]]:
+        with self._fetched(lambda _, groups, rows: _entries(rows if are_rows else groups, wanted)):
             yield from self._walk(wanted, are_rows)
 
     def _walk(self, wanted: Array | None, are_rows: bool) -> Iterator[tuple[int, int, Run]]:
@@ -424,14 +424,18 @@ class Facts:
     def pruned(
         self, lines: Sequence[int], keep: Callable[[Records], Array]
     ) -> Iterator[tuple[int, int, Run]]:
-        """Yield what `walk` does, but only below the leaves that are kept.
+        """Return what `walk` does, but only below the leaves that are kept.
 
         `keep` gets the records of some nodes over leaves, and says which of these may have a wanted
         row. Only they are read when their turn comes, some together.
         """
-        if not self.leaves.store.fetches:
-            yield from self._pruned(lines, keep)
-            return
+        if self.leaves.store.fetches:
+            return self._pruned_fetched(lines, keep)
+        return self._pruned(lines, keep)
+
+    def _pruned_fetched(
+        self, lines: Sequence[int], keep: Callable[[Records], Array]
+    ) -> Iterator[tuple[int, int, Run]]:
         with self._fetched(lambda run, *_: np.flatnonzero(keep(run.records(lines))).tolist()):
             yield from self._pruned(lines, keep)
 
