@@ -30,6 +30,7 @@ from support.interleaved.agents import (
     sweep,
     sweep_jobs,
     tag,
+    tag_newest,
     vacuum,
 )
 from support.interleaved.explore import explore
@@ -156,9 +157,14 @@ class TestLeases:
     @pytest.mark.parametrize(("leases", "again"), [(False, False), (False, True), (True, False)])
     def test_a_tag_takes_a_lease_and_a_vacuum_looks_at_tags_again(self, leases, again):
         assert not problems(TWO, tag(1), append("x", 10), vacuum("v"))
-        careless = vacuum("v", looks_at_tags_again=again)
+        careless = vacuum("v", looks_at_tags=again)
         found = problems(TWO, tag(1, leases=leases), append("x", 10), careless)
         assert found == {"untrue tag"}
+
+    def test_a_tag_of_the_newest_version_needs_a_lease_only_if_another_version_came(self):
+        assert not problems(TWO, tag_newest(), append("x", 10), append("y", 20), vacuum("v"))
+        careless = tag_newest(leases=False)
+        assert problems(TWO, careless, append("x", 10), vacuum("v")) == {"untrue tag"}
 
 
 class TestVacuums:

@@ -257,6 +257,22 @@ def tag(number: int, *, leases: bool = True) -> Agent:
     return agent
 
 
+def tag_newest(*, leases: bool = True) -> Agent:
+    """Tag the newest version, which needs a lease only if another version came meanwhile."""
+
+    def agent() -> Steps:
+        number, version = yield from look()
+        is_made = yield medium.create(number + 1, Tagging(number).of(version))
+        if not is_made:
+            old = yield from _held(number, "tag", leases)
+            if old is not None:
+                known, version = yield from look()
+                yield from publish(Tagging(number), known, version)
+            yield medium.delete_lease(number, "tag")
+
+    return agent
+
+
 def restore(number: int, *, leases: bool = True) -> Agent:
     """Publish the files of an old version again: take a lease, look for marks, publish, let go."""
 
@@ -316,7 +332,7 @@ def vacuum(
     tombstones: bool = True,
     own_marks: bool = True,
     looks_at_leases: bool = True,
-    looks_at_tags_again: bool = True,
+    looks_at_tags: bool = True,
     reads_again: bool = True,
     files_first: bool = True,
     orphans_at: int | None = None,
@@ -332,22 +348,22 @@ def vacuum(
         orphans = frozenset()
         if files_first and orphans_at is not None:
             orphans = yield medium.list_files(orphans_at)
-        going = yield from _candidates()
-        if going:
-            yield medium.put_marks(going, mark)
-        going = yield from _unneeded(going, mark, looks_at_leases, looks_at_tags_again)
-        stay, go = yield from _names(going, reads_again)
+        expired = yield from _expired()
+        yield medium.put_marks(expired, mark)
+        leased = yield medium.list_leases()
+        leased = leased if looks_at_leases else frozenset()
+        versions = yield from _versions(reads_again)
+        going, stay, go = _chosen(versions, expired, leased, looks_at_tags)
         if not files_first and orphans_at is not None:
             orphans = yield medium.list_files(orphans_at)
         files = tuple(sorted((orphans | go) - stay))
         yield from _remove(going, files, TOMBSTONE if tombstones else None)
-        if going:
-            yield medium.delete_marks(going, mark)
+        yield medium.delete_marks(expired, mark)
 
     return agent
 
 
-def _candidates() -> Steps:
+def _expired() -> Steps:
     """Return the versions that are neither the newest nor tagged by it."""
     newest, version = yield from look()
     there = yield medium.list_versions()
@@ -355,49 +371,39 @@ def _candidates() -> Steps:
     return tuple(number for number in there if number < newest and number not in tags)
 
 
-def _unneeded(going: tuple[int, ...], mark: str, leases: bool, tags: bool) -> Steps:
-    """Return those of the marked versions without a lease or a tag; take back the other marks."""
-    needed = yield medium.list_leases()
-    needed = needed if leases else frozenset()
-    if tags:
-        _, version = yield from look()
-        needed = needed | version.tags if version is not None else needed
-    needed = tuple(number for number in going if number in needed)
-    if needed:
-        yield medium.delete_marks(needed, mark)
-    return tuple(number for number in going if number not in needed)
+def _versions(reads_again: bool = True) -> Steps:
+    """Return the numbers and manifests of all versions.
 
-
-def _names(going: tuple[int, ...], reads_again: bool = True) -> Steps:
-    """Return the files of the versions that stay, and those of the versions that go.
-
-    If another vacuum removed a version before it was read, newer versions may name its files: all
-    are listed again.
+    If another vacuum removed one before it was read, newer versions, which are not in the list, may
+    name its files: all are listed again.
     """
     is_whole = False
     while not is_whole:
         numbers = yield medium.list_versions()
-        versions: tuple[Version | None, ...] = ()
+        versions: tuple[tuple[int, Version], ...] = ()
         for number in numbers:
             version = yield medium.get(number)
-            versions = (*versions, version)
-        is_whole = not reads_again or all(
-            is_there(version) or number in going
-            for number, version in zip(numbers, versions, strict=True)
-        )
-    return _files(numbers, versions, going)
+            if is_there(version):
+                versions = (*versions, (number, version))
+        is_whole = not reads_again or len(versions) == len(numbers)
+    return versions
 
 
-def _files(
-    numbers: tuple[int, ...], versions: tuple[Version | None, ...], going: tuple[int, ...]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the files of versions that stay, and those of versions that go."""
+def _chosen(
+    versions: tuple[tuple[int, Version], ...],
+    expired: tuple[int, ...],
+    leased: frozenset[int],
+    looks_at_tags: bool = True,
+) -> tuple[tuple[int, ...], frozenset[int], frozenset[int]]:
+    """Return the versions that go, the files of those that stay, and the files of those that go."""
+    newest = versions[-1][1] if versions else TOMBSTONE
+    needed = leased | newest.tags if looks_at_tags else leased
+    going = tuple(number for number, _ in versions if number in expired and number not in needed)
     stay: set[int] = set()
     go: set[int] = set()
-    for number, version in zip(numbers, versions, strict=True):
-        if is_there(version):
-            (go if number in going else stay).update(file for file, _ in version.files)
-    return frozenset(stay), frozenset(go)
+    for number, version in versions:
+        (go if number in going else stay).update(file for file, _ in version.files)
+    return going, frozenset(stay), frozenset(go)
 
 
 def _remove(versions: tuple[int, ...], files: tuple[int, ...], manifest: Version | None) -> Steps:
@@ -413,7 +419,8 @@ def sweep(number: int) -> Agent:
 
     def agent() -> Steps:
         there = yield medium.list_files()
-        stay, _ = yield from _names(())
+        versions = yield from _versions()
+        _, stay, _ = _chosen(versions, (), frozenset())
         if number in there and number not in stay:
             yield medium.delete_file(number)
 
@@ -427,7 +434,8 @@ def sweep_jobs(me: str, *numbers: int, marks: bool = True) -> Agent:
         if marks:
             yield medium.put_marks(numbers, me)
         held = yield medium.list_leases()
-        stay, _ = yield from _names(())
+        versions = yield from _versions()
+        _, stay, _ = _chosen(versions, (), frozenset())
         yield from _remove((), tuple(n for n in numbers if n not in held | stay), None)
         yield medium.delete_marks(numbers, me)
 
