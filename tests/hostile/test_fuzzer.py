@@ -5,7 +5,7 @@ import pytest
 from support import fuzzer
 from support.worker_process import WorkerProcess
 
-CASES = {"tables": 100, "files": 10, "arrays": 150, "old": 20, "chunks": 10}
+CASES = {"tables": 60, "files": 8, "arrays": 80, "old": 12, "chunks": 10}
 
 
 @pytest.mark.parametrize("what", fuzzer.KINDS)

@@ -116,7 +116,7 @@ class TestEveryType:
             assert None not in found(t)[: ROWS - there.count(None)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), kind=types.types())
 def test_any_rows_of_any_type_are_updated_and_deleted(data, kind):
     rows = data.draw(st.integers(1, 40))

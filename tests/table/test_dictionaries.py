@@ -65,7 +65,7 @@ def test_a_column_read_as_a_dictionary_has_the_values_of_the_text(type_, encodin
         assert opened.schema.field("few").type == stored
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data())
 def test_after_any_changes_and_filters_dictionaries_have_the_values_of_the_text(data):
     store = MemoryStore()

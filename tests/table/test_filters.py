@@ -64,7 +64,7 @@ def filtered(draw):
     return table.append_column("row", pa.array(range(len(table)))), expression, kept
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(filtered(), st.data())
 def test_a_filter_leaves_the_rows_that_filtering_the_whole_table_does(given_, data):
     table, expression, kept = given_
@@ -100,7 +100,7 @@ def test_a_filter_leaves_the_rows_that_filtering_the_whole_table_does(given_, da
         assert same_table(pa.Table.from_batches(batches, found.schema), wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(filtered(), st.sampled_from([None, 9, 16]))
 def test_a_frame_is_filtered_as_its_table_is(given_, row_group_rows):
     table, expression, kept = given_

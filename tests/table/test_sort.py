@@ -125,7 +125,7 @@ def test_the_second_column_decides_where_the_first_is_equal(source):
     assert found.to_pydict() == {"a": [1, 1, 2, 2, None], "b": ["ä", "z", "y", "x", "q"]}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_table_is_its_rows_in_the_order_of_any_columns(data):
     table = data.draw(own.tables())

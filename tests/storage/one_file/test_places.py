@@ -302,7 +302,7 @@ def test_progress_of_a_copy_is_in_bytes(tmp_path, data):
 def whole_groups(data):
     """Return the row groups that are whole, for each length that a file may be cut to."""
     found = {}
-    for length in range(0, len(data), 97):
+    for length in range(0, len(data), 151):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             try:
