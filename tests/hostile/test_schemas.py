@@ -6,6 +6,7 @@ As in `test_chunks.py`, each table lies behind valid checksums and another proce
 import pickle
 import struct
 from contextlib import suppress
+from importlib import import_module
 
 import pyarrow as pa
 import pytest
@@ -104,6 +105,8 @@ class Trap:
 
 
 def test_a_pickle_is_never_loaded_wherever_it_stands(path, tmp_path):
+    # The extension types of pandas, which read what a schema says of them.
+    import_module("pandas.core.arrays.arrow.extension_types")
     marker = tmp_path / "ran"
     trap = pickle.dumps(Trap(marker), protocol=0)
     text = trap.decode("latin-1")
