@@ -55,6 +55,7 @@ def create(
     storage: Storage | None = None,
     durability: Literal["full", "process"] = "full",
     retries: int = RETRIES,
+    storage_options: Options = None,
 ) -> CTable:
     """Create a table without rows and open it for changes.
 
@@ -76,6 +77,8 @@ def create(
         What commits survive, as in `to_blz`.
     retries : int, optional
         How often a change of the open table is made again after a conflict, as in `open`.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def create(
     given = given_storage(storage, compression=compression)
     attributes = checked_attrs(dict(given.attrs or {}))
     columns = schema_of(schema, IngestOptions(objects=given.objects or OBJECTS[0]))
-    with opened_at(path, given.layout) as store, named(store):
+    with opened_at(path, given.layout, options=storage_options) as store, named(store):
         if mode == "x":
             check_free(store)
         version, pinned = change.creation.create(
@@ -139,7 +142,7 @@ def open(
     ----------
     path : path-like
         Directory of the table, or its file; or the URL of a directory in a remote store, such as
-        "s3://bucket/t.blz", which is only read.
+        "s3://bucket/t.blz".
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
     version : int or str, optional

@@ -89,6 +89,17 @@ class Tuning:
     spare_bytes: int = 32 << 20
     spare_text_bytes: int = 1 << 20
 
+    # Without locks: a file that no version names is removed when it is so many seconds old. No
+    # commit names a new file of that age less the second number, and after the third the age is
+    # asked for.
+    orphan_seconds: int = 7 * 86_400
+    orphan_margin: int = 86_400
+    unasked_seconds: int = 3600
+    # A table keeps any number of versions for so long, if its properties do not say it. Leases, and
+    # the marks of vacuums, count for so many seconds.
+    unlocked_seconds: int = 7 * 86_400
+    lease_seconds: int = 3600
+
     # Filters. Bytes of a window of a filter's columns, for a read whose result is one table.
     filter_bytes: int = 256_000_000
     # Rows of a morsel; more if one row group has more.

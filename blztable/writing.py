@@ -26,8 +26,8 @@ from blztable.engine.write.options import (
     check_id,
     given_storage,
 )
-from blztable.errors import ConflictError, TableExistsError
-from blztable.storage.resolve import StoreLike, opened_at
+from blztable.errors import ConflictError, TableExistsError, TableNotFoundError
+from blztable.storage.resolve import Options, StoreLike, opened_at
 from blztable.storage.store import Store
 from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption, reporting
@@ -47,6 +47,7 @@ def to_blz(
     durability: Literal["full", "process"] = "full",
     retries: int = RETRIES,
     progress: ProgressOption = None,
+    storage_options: Options = None,
 ) -> None:
     """Write data as a table, in one commit: readers see the old table or the new one.
 
@@ -101,6 +102,8 @@ def to_blz(
     progress : bool or callable, optional
         True shows a bar (needs tqdm, the extra `progress`). A callable is called in this thread
         with the number of rows done and of all rows, None while a stream's length is unknown.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
 
     Raises
     ------
@@ -146,7 +149,8 @@ def to_blz(
     check_id(commit_id)
     retries = checked_count(retries, "retries")
     attributes = checked_attrs(dict(given.attrs or {}))
-    with opened_at(path, given.layout, is_new=mode != "a") as store, named(store):
+    opening = opened_at(path, given.layout, options=storage_options, is_new=mode != "a")
+    with opening as store, named(store):
         if mode == "x":
             check_free(store)
 
@@ -169,7 +173,11 @@ def to_blz(
                 lock.close()
 
         def append() -> None:
-            snapshot = table.snapshot.Snapshot(*versions.pin(store))
+            try:
+                snapshot = table.snapshot.Snapshot(*versions.pin(store))
+            except TableNotFoundError:
+                create("x")
+                return
             with (
                 table.table.CTable(snapshot, writable=True, durability=durability) as opened,
                 reporting(progress, "appending") as callback,
@@ -188,10 +196,7 @@ def to_blz(
         left = retries if is_repeatable(data) else 0
         while True:
             try:
-                if versions.newest_number(store) is None:
-                    create("x")
-                else:
-                    append()
+                append()
                 return
             except (ConflictError, TableExistsError) as error:
                 # Another writer created or replaced the table; or the path holds no table.

@@ -13,6 +13,9 @@ LOCK = "meta/lock"
 FLIGHT = "meta/flight"
 DRAFTS = "meta/draft"
 LEAVES = "meta/leaf"
+LATEST = "meta/latest"
+LEASES = "meta/lease"
+MARKS = "meta/going"
 SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
@@ -59,6 +62,21 @@ def leaf_number(name: str) -> int | None:
     return number if 0 < number <= MAX_ID else None
 
 
+def lease(version: int, name: str) -> str:
+    """Return the key of a lease on a version; each has a name of its own."""
+    return f"{LEASES}/{version:020d}-{name}"
+
+
+def leased_version(key: str) -> int | None:
+    """Return the version of a key under `LEASES`; None for another file."""
+    return manifest_version(key.removeprefix(f"{LEASES}/").partition("-")[0])
+
+
+def mark(name: str) -> str:
+    """Return the key of the mark of a vacuum."""
+    return f"{MARKS}/{name}"
+
+
 def manifest_version(name: str) -> int | None:
     """Return the version of a name under `MANIFESTS`; None for another file."""
     number = int(name) if _VERSION.fullmatch(name) else 0
@@ -80,6 +98,16 @@ def part(path: Path, k: int) -> str:
     """Return the key of data file `k` of a column, or of bundle `k`."""
     assert k > 0, k
     return f"{column(path)}/__{k}__.bin"
+
+
+def is_file(key: str) -> bool:
+    """Return True for the key of a data file or of a leaf."""
+    prefix, _, name = key.rpartition("/")
+    if prefix == LEAVES:
+        return leaf_number(name) is not None
+    root, *columns = prefix.split("/")
+    is_column = prefix == BUNDLES or all(column_id(one) is not None for one in columns)
+    return root == DATA and bool(columns) and is_column and part_number(name) is not None
 
 
 def part_number(name: str) -> int | None:

@@ -200,7 +200,7 @@ class LocalStore(Store):
         ):
             self._write(name, buffers, directory.fd, durable=False)
 
-    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
         """Create a value atomically.
 
         If the file system refuses links and exclusive renames, the caller must hold a lock.
@@ -217,6 +217,7 @@ class LocalStore(Store):
                 if error.errno not in _LINK_REFUSED:
                     raise
                 self._disk.rename_new(temporary, name, directory.fd)
+        return ""
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the values under `keys` durable, and each name in their paths."""

@@ -78,9 +78,10 @@ class RamStore(Store):
                 raise KeyTaken(key)
             self._add(key, _MemoryValue(b"".join(buffers)))
 
-    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
         """Create a value atomically."""
         self.put_new(key, [data])
+        return ""
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Check that the values exist; memory does not become durable."""

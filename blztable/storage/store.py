@@ -17,10 +17,11 @@ the part of a new value that it wrote, and does not change an old value.
 Threads. All methods may be called from several threads at once.
 
 In a table that is one file, another process sees the changes of a process that holds a writer's
-lock only from its next `publish` on.
+lock only from its next `publish` on. Where `locks` is false, others see a new value from its
+`flush` on, and only `flush` tells that its key was taken; there are no prefixes without values.
 
 A caller never asks which store it has. What stores differ in is said by `locks`, `lists`,
-`fetches`, `has_one_writer`, `appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`,
+`fetches`, `creates`, `has_one_writer`, `appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`,
 `unfinished_bytes`, `unfinished` and `earlier`; their bodies here are those of a store on a disk
 that keeps each value by itself.
 
@@ -123,6 +124,9 @@ class Store(Protocol):
     locks : bool
         True if a lock excludes others. If not, a lock that was granted says nothing, and who needs
         to be alone must not take it for that.
+    creates : bool
+        True if of several callers who create one value exactly one succeeds. Otherwise nothing is
+        written there.
     lists : bool
         True if the medium can say which keys there are.
     fetches : bool
@@ -135,6 +139,7 @@ class Store(Protocol):
     """
 
     locks: bool = True
+    creates: bool = True
     lists: bool = True
     fetches: bool = False
     has_one_writer: bool = False
@@ -177,8 +182,8 @@ class Store(Protocol):
         Not atomic and not durable: after a crash the key may have a part of the value.
         """
 
-    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
-        """Create a value atomically; KeyTaken if the key exists.
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
+        """Create a value atomically; KeyTaken if the key exists. Return its ETag, "" for none.
 
         If several processes publish one key at the same time, exactly one succeeds. With `durable`
         the bytes are flushed before the key appears. The key itself is durable only after
@@ -191,6 +196,20 @@ class Store(Protocol):
         `known` are prefixes whose own names are durable, as the caller knows.
         KeyNotFound if one of them does not exist. After an error none counts as durable.
         """
+
+    def later(self, key: str, data: Buffer) -> None:
+        """Set the value under `key` when there is time, at the latest when the store is closed.
+
+        A failure is told by nobody: the value repeats what other values say.
+        """
+        self.put(key, data)
+
+    def age(self, key: str) -> float:
+        """Return the seconds since the value was stored, by the clock of the medium.
+
+        0 if the medium has locks, which say more. KeyNotFound if it is gone.
+        """
+        return 0.0
 
     def flush_names(self, prefix: str) -> None:
         """Make the added and removed names directly under `prefix` durable."""

@@ -4,16 +4,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import fsspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
-from blztable.errors import BusyError, CorruptError, ReadOnlyError
+from blztable.errors import BusyError, ConflictError, CorruptError, ReadOnlyError
 from blztable.format import layout
 from blztable.storage.local import LocalStore
 from blztable.storage.memory import RamStore
 from blztable.storage.one_file import store as one_file
-from blztable.storage.store import KeyNotFound, KeyTaken, Store
+from blztable.storage.resolve import store_at
+from blztable.storage.store import KeyNotFound, KeyTaken, ListedValue, Store
+from support.remote_places import options_of
 
 KEY = "data/col5/__1__.bin"
 
@@ -33,25 +37,55 @@ def store(request, tmp_path):
     store.close()
 
 
+BUCKETS = {
+    "obstore memory": lambda request: store_at(MemoryStore()),
+    "obstore on a server": lambda request: _in_s3(request.getfixturevalue("s3")),
+    "fsspec memory": lambda request: _in_fsspec(request),
+}
+
+
+def _in_s3(server):
+    return store_at("s3://bucket/t.blz", options=options_of(server))
+
+
+def _in_fsspec(request):
+    files = fsspec.filesystem("memory")
+    request.addfinalizer(
+        lambda: files.exists("/contract") and files.rm("/contract", recursive=True)
+    )
+    return store_at("memory://contract/t.blz")
+
+
+@pytest.fixture(params=[*STORES, *BUCKETS])
+def any_store(request, tmp_path):
+    if request.param in BUCKETS:
+        store: Store = BUCKETS[request.param](request)
+    else:
+        store = STORES[request.param](tmp_path / "t.blz")
+        store.prepare(*layout.PREPARED)
+    yield store
+    store.close()
+
+
 # Values
 
 
-def test_a_new_value_is_the_buffers_one_after_the_other(store):
-    store.put_new(KEY, [b"one", bytearray(b"two"), b"", memoryview(b"three")])
-    assert store.get(KEY) == b"onetwothree"
+def test_a_new_value_is_the_buffers_one_after_the_other(any_store):
+    any_store.put_new(KEY, [b"one", bytearray(b"two"), b"", memoryview(b"three")])
+    assert any_store.get(KEY) == b"onetwothree"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(buffers=st.lists(st.binary(max_size=50), max_size=20), data=st.data())
-def test_any_range_of_any_value_comes_back(store, buffers, data):
+def test_any_range_of_any_value_comes_back(any_store, buffers, data):
     whole = b"".join(buffers)
     offset = data.draw(st.integers(0, len(whole) + 5))
     length = data.draw(st.none() | st.integers(0, len(whole) + 5))
-    store.delete([KEY])
-    store.put_new(KEY, buffers)
+    any_store.delete([KEY])
+    any_store.put_new(KEY, buffers)
     end = None if length is None else offset + length
-    assert store.get(KEY, offset, length) == whole[offset:end]
-    with store.open(KEY) as reader:
+    assert any_store.get(KEY, offset, length) == whole[offset:end]
+    with any_store.open(KEY) as reader:
         assert reader.size == len(whole)
         target = bytearray(b"\xff" * (length or 0))
         count = reader.read_into(offset, memoryview(target))
@@ -59,15 +93,15 @@ def test_any_range_of_any_value_comes_back(store, buffers, data):
         assert target[count:] == b"\xff" * (len(target) - count)
 
 
-def test_more_buffers_than_one_call_takes_are_written(store):
+def test_more_buffers_than_one_call_takes_are_written(any_store):
     buffers = [bytes([i % 251]) * (i % 7) for i in range(5000)]
-    store.put_new(KEY, buffers)
-    assert store.get(KEY) == b"".join(buffers)
+    any_store.put_new(KEY, buffers)
+    assert any_store.get(KEY) == b"".join(buffers)
 
 
-def test_buffers_of_wide_items_are_written_as_their_bytes(store):
-    store.put_new(KEY, [memoryview(b"12345678").cast("I"), memoryview(b"").cast("d")])
-    assert store.get(KEY) == b"12345678"
+def test_buffers_of_wide_items_are_written_as_their_bytes(any_store):
+    any_store.put_new(KEY, [memoryview(b"12345678").cast("I"), memoryview(b"").cast("d")])
+    assert any_store.get(KEY) == b"12345678"
 
 
 def test_a_new_value_does_not_replace_one(store):
@@ -83,32 +117,32 @@ def test_a_new_value_does_not_replace_a_prefix(store):
         store.put_new("data/col5", [b"x"])
 
 
-def test_put_sets_and_replaces(store):
-    store.put("meta/sizes", b"a longer first value")
-    store.put("meta/sizes", memoryview(b"second"))
-    assert store.get("meta/sizes") == b"second"
-    assert "sizes" in store.list_names("meta")
+def test_put_sets_and_replaces(any_store):
+    any_store.put("meta/sizes", b"a longer first value")
+    any_store.put("meta/sizes", memoryview(b"second"))
+    assert any_store.get("meta/sizes") == b"second"
+    assert "sizes" in any_store.list_names("meta")
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_publish_creates_a_value(store, durable):
-    store.publish("meta/manifest/1", b"one", durable=durable)
-    assert store.get("meta/manifest/1") == b"one"
-    assert store.list_names("meta/manifest") == ["1"]
+def test_publish_creates_a_value(any_store, durable):
+    any_store.publish("meta/manifest/1", b"one", durable=durable)
+    assert any_store.get("meta/manifest/1") == b"one"
+    assert any_store.list_names("meta/manifest") == ["1"]
 
 
-def test_publish_does_not_replace_a_value(store):
-    store.publish("meta/manifest/1", b"one", durable=True)
+def test_publish_does_not_replace_a_value(any_store):
+    any_store.publish("meta/manifest/1", b"one", durable=True)
     with pytest.raises(KeyTaken):
-        store.publish("meta/manifest/1", b"two", durable=True)
-    assert store.get("meta/manifest/1") == b"one"
-    assert store.list_names("meta/manifest") == ["1"]
+        any_store.publish("meta/manifest/1", b"two", durable=True)
+    assert any_store.get("meta/manifest/1") == b"one"
+    assert any_store.list_names("meta/manifest") == ["1"]
 
 
-def test_of_many_publishers_of_one_key_exactly_one_wins(store):
+def test_of_many_publishers_of_one_key_exactly_one_wins(any_store):
     def publish(i):
         try:
-            store.publish("meta/manifest/1", b"%d" % i, durable=False)
+            any_store.publish("meta/manifest/1", b"%d" % i, durable=False)
         except KeyTaken:
             return None
         return i
@@ -116,11 +150,11 @@ def test_of_many_publishers_of_one_key_exactly_one_wins(store):
     with ThreadPoolExecutor(8) as pool:
         winners = [i for i in pool.map(publish, range(64)) if i is not None]
     assert len(winners) == 1
-    assert store.get("meta/manifest/1") == b"%d" % winners[0]
+    assert any_store.get("meta/manifest/1") == b"%d" % winners[0]
 
 
-def test_a_missing_value_is_not_found(store):
-    for call in (store.open, store.get):
+def test_a_missing_value_is_not_found(any_store):
+    for call in (any_store.open, any_store.get):
         with pytest.raises(KeyNotFound):
             call("data/col5/__1__.bin")
         with pytest.raises(KeyNotFound):
@@ -154,9 +188,9 @@ def test_a_value_may_be_replaced_or_removed_while_it_is_open(store):
         assert removed.read(0, 4) == b"kept"
 
 
-def test_reading_a_closed_value_is_an_error(store):
-    store.put_new(KEY, [b"x"])
-    reader = store.open(KEY)
+def test_reading_a_closed_value_is_an_error(any_store):
+    any_store.put_new(KEY, [b"x"])
+    reader = any_store.open(KEY)
     reader.close()
     reader.close()
     with pytest.raises(OSError, match="closed"):
@@ -165,10 +199,10 @@ def test_reading_a_closed_value_is_an_error(store):
         reader.read_into(0, memoryview(bytearray(1)))
 
 
-def test_one_reader_serves_many_threads(store):
+def test_one_reader_serves_many_threads(any_store):
     data = bytes(range(256)) * 64
-    store.put_new(KEY, [data])
-    with store.open(KEY) as reader, ThreadPoolExecutor(8) as pool:
+    any_store.put_new(KEY, [data])
+    with any_store.open(KEY) as reader, ThreadPoolExecutor(8) as pool:
         parts = list(pool.map(lambda i: reader.read(i * 16, 16), range(1024)))
     assert b"".join(parts) == data
 
@@ -187,11 +221,11 @@ def test_names_are_those_one_level_below(store):
     assert store.list_names("data/col7/col8") == []
 
 
-def test_many_threads_list_whole_lists(store):
+def test_many_threads_list_whole_lists(any_store):
     for i in range(300):
-        store.put_new(f"data/{i}", [b""])
+        any_store.put_new(f"data/{i}", [b""])
     with ThreadPoolExecutor(8) as pool:
-        for names in pool.map(store.list_names, ["data"] * 200):
+        for names in pool.map(any_store.list_names, ["data"] * 200):
             assert len(names) == 300
 
 
@@ -210,13 +244,13 @@ def test_of_many_threads_exactly_one_reserves_a_prefix(store):
         assert sum(pool.map(store.reserve, ["data/col5"] * 64)) == 1
 
 
-def test_delete_removes_values_and_passes_over_missing_ones(store):
-    store.put_new(KEY, [b"x"])
-    store.put_new("data/col5/__2__.bin", [b"y"])
-    store.delete(["data/col9/__1__.bin", "data/col5/__9__.bin", KEY])
-    assert store.list_names("data/col5") == ["__2__.bin"]
+def test_delete_removes_values_and_passes_over_missing_ones(any_store):
+    any_store.put_new(KEY, [b"x"])
+    any_store.put_new("data/col5/__2__.bin", [b"y"])
+    any_store.delete(["data/col9/__1__.bin", "data/col5/__9__.bin", KEY])
+    assert any_store.list_names("data/col5") == ["__2__.bin"]
     with pytest.raises(KeyNotFound):
-        store.open(KEY)
+        any_store.open(KEY)
 
 
 def test_delete_removes_an_empty_prefix_and_leaves_one_in_use(store):
@@ -261,17 +295,17 @@ def test_prepare_makes_a_missing_file_again_and_leaves_the_other(store, key):
             store.lock(other, shared=True, timeout=0)
 
 
-def test_a_store_goes_on_working_after_close(store):
-    store.put("meta/sizes", b"{}")
-    store.close()
-    store.close()
-    assert store.get("meta/sizes") == b"{}"
+def test_a_store_goes_on_working_after_close(any_store):
+    any_store.put("meta/sizes", b"{}")
+    any_store.close()
+    any_store.close()
+    assert any_store.get("meta/sizes") == b"{}"
 
 
-def test_sweep_leaves_values_alone(store):
-    store.put("meta/manifest/1", b"x")
-    store.sweep("meta/manifest")
-    assert store.list_names("meta/manifest") == ["1"]
+def test_sweep_leaves_values_alone(any_store):
+    any_store.put("meta/manifest/1", b"x")
+    any_store.sweep("meta/manifest")
+    assert any_store.list_names("meta/manifest") == ["1"]
 
 
 # Locks
@@ -385,11 +419,11 @@ def test_a_lock_keeps_two_threads_apart(store):
 # What a store says of itself
 
 
-def test_the_bytes_of_a_store_are_at_least_those_of_its_values(store):
-    before = store.nbytes
-    store.put_new(KEY, [b"x" * 5000])
-    store.put("meta/sizes", b"y" * 1000)
-    assert before + 6000 <= store.nbytes <= before + 6000 + 2000
+def test_the_bytes_of_a_store_are_at_least_those_of_its_values(any_store):
+    before = any_store.nbytes
+    any_store.put_new(KEY, [b"x" * 5000])
+    any_store.put("meta/sizes", b"y" * 1000)
+    assert before + 6000 <= any_store.nbytes <= before + 6000 + 2000
 
 
 def test_a_replaced_value_takes_room_only_where_values_are_appended(store):
@@ -402,13 +436,13 @@ def test_a_replaced_value_takes_room_only_where_values_are_appended(store):
     assert store.nbytes <= before
 
 
-def test_a_store_with_a_publication_has_nothing_lost_or_unfinished(store):
-    store.put_new(KEY, [b"x"])
-    store.publish("meta/manifest/1", b"one", durable=True)
-    assert store.lost_keys() is None
-    assert store.unfinished_bytes() == 0
-    assert not store.may_be_foreign()
-    assert list(store.problems([KEY, "meta/manifest/1", "data/missing"])) == []
+def test_a_store_with_a_publication_has_nothing_lost_or_unfinished(any_store):
+    any_store.put_new(KEY, [b"x"])
+    any_store.publish("meta/manifest/1", b"one", durable=True)
+    assert any_store.lost_keys() is None
+    assert any_store.unfinished_bytes() == 0
+    assert not any_store.may_be_foreign()
+    assert list(any_store.problems([KEY, "meta/manifest/1", "data/missing"])) == []
 
 
 def test_each_earlier_publication_is_a_store_to_be_read(store):
@@ -434,3 +468,52 @@ def test_values_without_a_publication_are_unfinished_where_one_process_writes(st
         assert (found is not None) == store.has_one_writer
         if found is not None:
             assert found.get(KEY) == b"x"
+
+
+# Ranges and listings
+
+
+def test_entries_are_all_values_below_a_prefix_in_order(any_store):
+    for number in (3, 1, 2):
+        any_store.put_new(f"data/col{number}/__1__.bin", [b"x" * number])
+    any_store.put("meta/sizes", b"{}")
+    any_store.flush([f"data/col{number}/__1__.bin" for number in (1, 2, 3)])
+    found = list(any_store.entries("data"))
+    keys = [f"data/col{number}/__1__.bin" for number in (1, 2, 3)]
+    assert [(one.key, one.size) for one in found] == list(zip(keys, (1, 2, 3), strict=True))
+    assert all(isinstance(one, ListedValue) for one in found)
+    assert [one.key for one in any_store.entries("data", keys[0])] == keys[1:]
+    assert "meta/sizes" in [one.key for one in any_store.entries("")]
+    assert list(any_store.entries("nothing")) == []
+
+
+def test_ranges_that_are_asked_for_are_read_as_all_others(any_store):
+    data = bytes(range(256)) * 40
+    any_store.put_new(KEY, [data])
+    any_store.flush([KEY])
+    ranges = [(KEY, 0, 100), (KEY, 110, 120), (KEY, 9_000, 20_000), ("data/missing", 0, 4)]
+    with any_store.fetch(ranges, gap=20) as asked, any_store.open(KEY, 1) as reader:
+        assert reader.read(50, 8_990) == data[50:9_040]
+        assert any_store.get(KEY, 9_500, 5_000) == data[9_500:]
+        assert any_store.get(KEY, 95, 20) == data[95:115]
+        with pytest.raises(KeyNotFound):
+            any_store.get("data/missing", 0, 4)
+        asked.close()
+        assert reader.read(0, 10) == data[:10]
+
+
+def test_a_new_value_does_not_replace_one_where_that_is_told_later(request):
+    for make in BUCKETS.values():
+        store = make(request)
+        store.put_new(KEY, [b"first"])
+        store.flush([KEY])
+        store.put_new(KEY, [b"second"])
+        with pytest.raises(ConflictError, match="another writer"):
+            store.flush([KEY])
+        # It is not ours, so it is not removed.
+        store.delete([KEY])
+        assert store.get(KEY) == b"first"
+        # The same bytes are taken for ours: a reply may have been lost.
+        store.put_new("data/again", [b"same"])
+        store.put_new("data/again", [b"same"])
+        store.flush(["data/again"])

@@ -109,16 +109,25 @@ def test_a_table_is_copied_to_a_disk(place, tmp_path):
     pd.testing.assert_frame_equal(blz.read_blz(tmp_path / "copy.blz"), FRAME)
 
 
-def test_nothing_is_changed_there(place):
-    url, options = place
-    with (
-        blz.open(url, "a", storage_options=options) as opened,
-        pytest.raises(blz.ReadOnlyError, match="only read"),
-    ):
+def test_a_store_that_cannot_create_in_one_step_is_only_read(table, tmp_path):
+    url, _ = in_a_zip(table, tmp_path, None)
+    with blz.open(url, "a") as opened, pytest.raises(blz.ReadOnlyError, match="only read"):
         opened.append(FRAME[:1])
-    with blz.open(url, "a", storage_options=options) as opened, pytest.raises(blz.ReadOnlyError):
-        opened.vacuum()
-    assert len(blz.read_table(url, storage_options=options)) == ROWS
+    for mode in ("a", "w"):
+        with pytest.raises(blz.ReadOnlyError, match="only read"):
+            FRAME.to_blz(url, mode=mode)
+    assert len(blz.read_table(url)) == ROWS
+
+
+def test_a_vacuum_needs_a_place_that_is_written(place):
+    url, options = place
+    with blz.open(url, "a", storage_options=options) as opened:
+        if store_at(url, options=options).creates:
+            assert opened.vacuum(keep=1).versions == (1,)
+            assert not opened.verify(full=True).problems
+        else:
+            with pytest.raises(blz.ReadOnlyError):
+                opened.vacuum(keep=1)
 
 
 def test_where_nothing_is_there_is_no_table(place):
@@ -336,7 +345,7 @@ def test_everything_is_read_in_three_rounds(far):
     s3, options = far
     with s3.recorded() as log:
         blz.read_blz("s3://bucket/t.blz", **options)
-    assert (len(log), log.rounds) == (14, 3)
+    assert (len(log), log.rounds) == (15, 3)
 
 
 def test_a_filter_is_answered_in_three_rounds(far):
@@ -344,7 +353,7 @@ def test_a_filter_is_answered_in_three_rounds(far):
     with s3.recorded() as log:
         found = blz.read_blz("s3://bucket/t.blz", filters=[("x", ">", 2)], **options)
     assert len(found) == (FRAME.x > 2).sum()
-    assert (len(log), log.rounds) == (14, 3)
+    assert (len(log), log.rounds) == (15, 3)
 
 
 def test_rows_are_taken_in_one_round_from_an_open_table(far):

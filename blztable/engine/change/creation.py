@@ -23,8 +23,8 @@ from blztable.engine.change.reliance import ReadSet
 from blztable.engine.change.rows import AppendSegment, append
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.run.pool import Callback, Progress
+from blztable.engine.version import leases, versions
 from blztable.engine.version import schema as schemas
-from blztable.engine.version import versions
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.schema import paths_of
 from blztable.engine.version.staged import StagedVersion
@@ -198,7 +198,7 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
     def rebased(newest: Version | None) -> StagedVersion:
         # The ids and numbers that a damaged newest version used are unknown. The next writer skips
         # each one that has a file.
-        if old.head.version not in versions.numbers(store):
+        if store.locks and old.head.version not in versions.numbers(store):
             # In a table in one file, another process may remove a version that this one shows.
             raise TableNotFoundError(
                 f"{store.name} no longer has version {old.head.version}; it cannot be restored"
@@ -214,7 +214,8 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             did=did(Changed(max(rows, 0), rows_deleted=max(-rows, 0))),
         )
 
-    with Commit(CommitPlan(store, is_durable, base=old, is_replacement=True)) as commit:
+    plan = CommitPlan(store, is_durable, base=old, is_replacement=True)
+    with leases.held(store, old.head.version), Commit(plan) as commit:
         published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published

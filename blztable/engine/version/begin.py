@@ -42,6 +42,9 @@ _META_KEYS = (
     layout.FLIGHT,
     layout.DRAFTS,
     layout.LEAVES,
+    layout.LATEST,
+    layout.LEASES,
+    layout.MARKS,
     *_DOCUMENTS,
 )
 _META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
@@ -69,6 +72,11 @@ class CommitPlan:
     may_create: bool = False
     is_replacement: bool = False
     commit_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """What a medium without locks has stored is durable, whoever asks for it."""
+        if not self.store.locks:
+            object.__setattr__(self, "is_durable", True)
 
     def damage_allowed(self) -> AbstractContextManager[None]:
         """Ignore damage of the newest version if the commit replaces it."""
@@ -122,7 +130,7 @@ class OpenCommit:
         """Discard the new files, release the locks, and remove the root of a first commit."""
         with self.locks:
             self.files.discard()
-        if self.is_first and self.pid == os.getpid():
+        if self.is_first and self.pid == os.getpid() and self.plan.store.locks:
             _withdraw(self.plan.store)
 
 
@@ -144,10 +152,7 @@ def begin(plan: CommitPlan) -> OpenCommit:
     """Carry out step 1. Nothing is left behind if it raises."""
     store = plan.store
     if not store.locks:
-        raise ReadOnlyError(
-            f"{store.name}: a table in a remote store is only read; copy() it to a local path and "
-            "change the copy"
-        )
+        return _begin_unlocked(plan)
     with ExitStack() as undo, ExitStack() as locks:
         is_first = _newest_number(store) is None
         if not is_first:
@@ -176,6 +181,28 @@ def begin(plan: CommitPlan) -> OpenCommit:
         undo.pop_all()
         files = NewFiles(store, *_next_numbers(store, base, is_first=is_first))
         return OpenCommit(plan, base, newest, files, is_first, os.getpid(), locks.pop_all())
+
+
+def _begin_unlocked(plan: CommitPlan) -> OpenCommit:
+    """Carry out step 1 where locks exclude nobody: nothing is asked for if the base is known."""
+    store, base = plan.store, plan.base
+    if not store.creates:
+        raise ReadOnlyError(f"{store.name} is only read; choose another place to write to")
+    is_first = False
+    if base is None:
+        try:
+            with plan.damage_allowed():
+                base = versions.pin(store)[0]
+        except TableNotFoundError as error:
+            if not plan.may_create:
+                raise
+            is_first = not isinstance(error, Dropped)
+            check_ours(store)
+            store.prepare((), ())
+    if base is not None:
+        plan.check_id(base)
+    files = NewFiles(store, *_next_numbers(store, base, is_first=is_first))
+    return OpenCommit(plan, base, base, files, is_first, os.getpid(), ExitStack())
 
 
 def _next_numbers(store: Store, base: Version | None, *, is_first: bool) -> tuple[int, int]:
@@ -297,7 +324,7 @@ def check_free(store: Store) -> None:
 
 def check_ours(store: Store) -> None:
     """Raise TableExistsError if the root holds a file that is not part of a table."""
-    if not versions.can_hold_table(store):
+    if store.locks and not versions.can_hold_table(store):
         raise TableExistsError(
             f"{store.name} is a file, not a table; it is left as it is; choose another path"
         )
@@ -326,6 +353,10 @@ def _foreign(store: Store) -> Iterator[tuple[str, str]]:
     def names(prefix: str) -> list[str]:
         return [name for name in store.list_names(prefix) if not _is_litter(name)]
 
+    if not store.locks:
+        # One request tells enough: files of a creation that failed have numbers of their own.
+        yield from (("", name) for name in sorted(set(names("")) - _ROOT_NAMES))
+        return
     for prefix, known in (("", _ROOT_NAMES), (layout.META, _META_NAMES)):
         yield from ((prefix, name) for name in sorted(set(names(prefix)) - known))
     for name in names(layout.MANIFESTS):

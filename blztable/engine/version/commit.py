@@ -38,13 +38,23 @@ from typing import Self
 
 from blztable import tuning
 from blztable.caller import stack_level
-from blztable.engine.version import in_flight, mirrors, new_files, retention, versions
+from blztable.engine.version import (
+    in_flight,
+    leases,
+    mirrors,
+    new_files,
+    retention,
+    unlocked,
+    versions,
+)
 from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenCommit, begin
 from blztable.engine.version.history import DID, done_of
+from blztable.engine.version.leases import Timed
 from blztable.engine.version.new_files import NewFiles
 from blztable.engine.version.staged import CHANGED, StagedVersion
 from blztable.engine.version.versions import Version, mirrored_number
 from blztable.errors import (
+    AccessError,
     BlzError,
     CommitUnknownError,
     ConflictError,
@@ -57,7 +67,7 @@ from blztable.format.manifest import Head
 from blztable.format.version_file import encode_version
 from blztable.interrupts import DeferInterrupt
 from blztable.report import done_texts
-from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Store
+from blztable.storage.store import KeyNotFound, KeyTaken, Lock, Nothing, Store
 from blztable.version import VERSION
 
 __all__ = ["AlreadyCommitted", "Commit", "CommitPlan"]
@@ -95,6 +105,15 @@ class Newest:
         """Number of the newest version; None if there is no table."""
         return max(self.numbers, default=None)
 
+    @classmethod
+    def known(cls, version: Version | None) -> Self:
+        """Return a version that is taken for the newest one, and the older ones that it knows."""
+        if version is None:
+            return cls([], 0, None)
+        head = version.head
+        numbers = [*(number for _, number in head.history), head.version]
+        return cls(numbers, head.version, version)
+
 
 class Commit:
     """The six steps as a context. New files are removed at its end if nothing was published."""
@@ -104,8 +123,12 @@ class Commit:
         self._opened: OpenCommit | None = None
         # The head of the last manifest that was handed to the store.
         self._tried: Head | None = None
+        # True if that manifest may still be stored.
+        self._is_unsure = False
         self._began = monotonic()
         self._warnings: list[str] = []
+        # Without locks: leases on versions that this commit tags.
+        self._leases: dict[int, Timed] = {}
 
     def __enter__(self) -> Self:
         self._began = monotonic()
@@ -118,15 +141,20 @@ class Commit:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            self._after_begin().end()
-        else:
-            self._undo()
+        with ExitStack() as held:
+            for lease in self._leases.values():
+                held.enter_context(lease)
+            if error is None:
+                self._after_begin().end()
+            else:
+                self._undo()
 
     def _undo(self) -> None:
         """End the commit. Discard its files unless they may belong to a published version."""
         with DeferInterrupt():
-            if self._tried is not None and _may_be_published(self.plan.store, self._tried):
+            if self._is_unsure or (
+                self._tried is not None and _may_be_published(self.plan.store, self._tried)
+            ):
                 self._after_begin().end()
             elif self._opened is not None:
                 self._opened.undo()
@@ -183,7 +211,9 @@ class Commit:
             with (
                 ExitStack() as afterwards,
                 self._repeat_made_durable(),
-                in_flight.writers_lock(store, durable=self.plan.is_durable),
+                in_flight.writers_lock(store, durable=self.plan.is_durable)
+                if store.locks
+                else Nothing(),
             ):
                 locked = monotonic()
                 version, staged, nbytes = self._publish(operation, rebase)
@@ -227,11 +257,18 @@ class Commit:
         Return also the bytes of the manifest.
         """
         plan, opened = self.plan, self._after_begin()
-        files = opened.files
+        files, is_known = opened.files, not plan.store.locks
         while True:
-            newest = _find_newest(plan, opened.newest)
+            # Without locks, the creation of the manifest proves that the version before it is the
+            # newest one; only if it is taken another one is looked for.
+            if is_known and (opened.newest is not None or opened.is_first):
+                newest = Newest.known(opened.newest)
+            else:
+                newest = _find_newest(plan, opened.newest)
+            is_known = False
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)
+            self._check_tags(newest, staged.head.tags)
             head = _next_head(plan, newest, staged, operation, self._began)
             # The number of a leaf is above those of all files that it names.
             files.numbers.skip_to(max(staged.head.next_file, _next_file(newest)))
@@ -246,18 +283,47 @@ class Commit:
             leaves = [tail.encoded() for tail in tails]
             data = encode_version(head.to_json(), staged.schema_bytes, leaves)
             version = staged.published(head, tails)
+            files.check_age()
             self._tried = head
             try:
-                plan.store.publish(version.key, data, durable=head.durable)
+                etag = plan.store.publish(version.key, data, durable=head.durable)
             except KeyTaken:
                 if not _is_ours(plan.store, head):
                     files.discard_leaves()
                     continue
             except BlzError as error:
-                if _may_be_published(plan.store, head):
+                # A request that failed may still arrive, unless it was refused.
+                self._is_unsure = not plan.store.locks and not isinstance(error, AccessError)
+                if self._is_unsure or _may_be_published(plan.store, head):
                     raise _unknown(plan.store, head.version, error) from error
                 raise
+            else:
+                if not plan.store.locks:
+                    unlocked.put_latest(plan.store, head.version, head.uuid, etag, data)
             return version, staged, len(data)
+
+    def _check_tags(self, newest: Newest, tags: Mapping[str, int]) -> None:
+        """Raise TableNotFoundError if a new tag names a version that is gone.
+
+        Those that exist now stay if this commit tags them: versions are removed under the writers'
+        lock only, and without locks a lease keeps them until the end of the commit. The newest one
+        needs none: if this commit is the next one, nobody has had a reason to remove it.
+        """
+        store = self.plan.store
+        known = newest.version.head.tags if newest.version else {}
+        for name, number in tags.items():
+            if known.get(name) == number or number == newest.number:
+                continue
+            if not store.locks:
+                if number in self._leases:
+                    self._leases[number].check()
+                else:
+                    self._leases[number] = leases.lease(store, number)
+            elif number not in newest.numbers:
+                raise TableNotFoundError(
+                    f"{store.name} no longer has version {number}, so it cannot be tagged "
+                    f"{name!r}; the versions are {newest.numbers!r:.500}"
+                )
 
     def _rebased(self, operation: str, rebase: Rebase, newest: Newest) -> StagedVersion:
         """Return the staged version on the newest one, and tell of other writers."""
@@ -278,6 +344,8 @@ class Commit:
     def _after_commit(self, version: Version, staged: StagedVersion) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
         store, head, base = version.store, version.head, staged.base
+        if not store.locks:
+            return
         steps: list[Callable[[], None]] = [lambda: mirrors.refresh(store, version, staged.defaults)]
         if retention.is_due(head, base.head if base else None):
             is_durable = version.head.durable
@@ -349,7 +417,6 @@ def _next_head(
     The commit began at a time of the monotonic clock.
     """
     staged = version.head
-    _check_tags(plan.store, newest, staged.tags)
     store, number = plan.store, newest.last_number + 1
     if number > layout.MAX_VERSION:
         raise LimitError(
@@ -383,25 +450,10 @@ def _next_head(
         durable=plan.is_durable,
         lasting=lasting,
     )
-    if retention.removes_last_durable(head, newest.numbers):
+    if plan.store.locks and retention.removes_last_durable(head, newest.numbers):
         # Otherwise this commit would remove the last durable version and its acknowledged rows.
         return replace(head, durable=True, lasting=0)
     return head
-
-
-def _check_tags(store: Store, newest: Newest, tags: Mapping[str, int]) -> None:
-    """Raise TableNotFoundError if a new tag names a version that is gone.
-
-    Versions are removed under the writers' lock only, so those that exist now stay if this commit
-    tags them.
-    """
-    known = newest.version.head.tags if newest.version else {}
-    for name, number in tags.items():
-        if number not in newest.numbers and known.get(name) != number:
-            raise TableNotFoundError(
-                f"{store.name} no longer has version {number}, so it cannot be tagged {name!r}; "
-                f"the versions are {newest.numbers!r:.500}"
-            )
 
 
 def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
@@ -412,17 +464,25 @@ def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
     if latest is None:
         return ()
     pairs = [*latest.head.history, (latest.head.time, latest.head.version)]
+    if not store.locks:
+        return tuple(pairs[-unlocked.HISTORY :])
     return tuple((time, number) for time, number in pairs if number in newest.numbers)
 
 
 def _is_ours(store: Store, head: Head) -> bool:
     """True if the published manifest of this number bears our commit id.
 
-    Some network file systems link a file and still report that the name is taken.
+    Some network file systems link a file and still report that the name is taken, and a reply of a
+    server may be lost.
     """
     try:
         return versions.read(store, head.version).head.commit == head.commit
     except (BlzError, KeyNotFound) as error:
+        # Only a version that is not the newest one can have been ours, and removed since.
+        if isinstance(error, KeyNotFound) and not store.locks:
+            newest = unlocked.newest(store)
+            if newest is not None and newest.number == head.version:
+                return False
         raise CommitUnknownError(
             f"{store.name}: version {head.version} was published by this commit or by "
             "another one: its manifest cannot be read; open the table again and compare its "

@@ -528,11 +528,16 @@ class Facts:
                 yield run
                 continue
             numbers, sizes = run.groups["file"].tolist(), run.groups["size"].tolist()
-            for entry, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
-                if number not in seen and number >= least:
+            new = [
+                entry
+                for entry, number in enumerate(numbers)
+                if number not in seen and number >= least
+            ]
+            with self.leaves.asked([(run, entry) for entry in new]):
+                for entry in new:
                     waiting.append(self.below(run, entry))
-                    seen.add(number)
-                    yield number, size
+                    seen.add(numbers[entry])
+                    yield numbers[entry], sizes[entry]
 
     def between(self, start: int, stop: int) -> list[Run]:
         """Return the runs of the row groups from `start` to `stop`; leaves within are not read."""

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from time import monotonic
+from time import monotonic, time
 
-from blztable.engine.version import versions
+from blztable import tuning
+from blztable.engine.version import unlocked, versions
 from blztable.engine.version.named_files import files_of_run, named
 from blztable.engine.version.versions import DAMAGED, Version
-from blztable.errors import BlzError, CorruptError, LimitError
+from blztable.errors import BlzError, ConflictError, CorruptError, LimitError
 from blztable.format import layout
 from blztable.format.layout import Path
 from blztable.format.leaf import Leaf
@@ -119,9 +120,10 @@ Written = list[tuple[Path, list[int]]]
 class FileNumbers:
     """The numbers of new files of one commit: parts, bundles and leaves. Threads share them."""
 
-    def __init__(self, first: int) -> None:
-        """Begin with the first number that no file of the base has."""
+    def __init__(self, first: int, *, by_clock: bool = False) -> None:
+        """Begin with the first number that no file of the base has, or with that of the clock."""
         self._following = first
+        self._by_clock = by_clock
         self._lock = threading.Lock()
 
     @property
@@ -132,6 +134,8 @@ class FileNumbers:
     def next(self) -> int:
         """Return a number that this commit has not given out."""
         with self._lock:
+            if self._by_clock:
+                self._following = max(self._following, unlocked.number_of_now())
             number = self._following
             if number > layout.MAX_ID:
                 raise LimitError(
@@ -154,12 +158,36 @@ class NewFiles:
         """Begin without files; the numbers are the lowest that a column and a file may get."""
         self._store = store
         self._next_column = next_column
-        self.numbers = FileNumbers(next_file)
+        self.numbers = FileNumbers(next_file, by_clock=not store.locks)
         self._writes: list[Written] = []
         self._leaves: list[int] = []
         self._reserved: list[Path] = []
         self._flushed: set[str] = set()
         self._pid = os.getpid()
+        self._began = monotonic(), time()
+
+    def check_age(self) -> None:
+        """Raise ConflictError if a vacuum may have taken the new files for those of a dead writer.
+
+        Where locks exclude nobody, a vacuum goes by the age of a file, by the clock of the medium.
+        """
+        keys = self._keys(self._all)
+        began, at = self._began
+        limits = tuning.current
+        # A machine that slept counts by one clock only.
+        if self._store.locks or not keys:
+            return
+        if max(monotonic() - began, time() - at) < limits.unasked_seconds:
+            return
+        try:
+            age = self._store.age(keys[0])
+        except KeyNotFound:
+            age = limits.orphan_seconds
+        if age > limits.orphan_seconds - limits.orphan_margin:
+            raise ConflictError(
+                f"{self._store.name}: the files of this change are {age / 86_400:.1f} days old, "
+                "and a vacuum may have removed them; make the change again"
+            )
 
     def put_leaf(self, leaf: Leaf) -> int:
         """Write a leaf; return its number, which is above those of all files that it names."""
@@ -194,6 +222,10 @@ class NewFiles:
         if no directory with the first id or a higher one exists besides them. Of two writers whose
         ids overlap, one lists the directories after the other has made its own, and sees the last.
         """
+        if not self._store.locks:
+            first = max(self._next_column, unlocked.number_of_now())
+            self._next_column = first + count
+            return [(number,) for number in range(first, first + count)]
         with DeferInterrupt():
             # Above all directories there are, so that only a race makes one in vain.
             first = max([self._next_column, *(number + 1 for number in self._column_ids())])

@@ -58,16 +58,16 @@ class RetentionLimits:
     nbytes: int | None = None
 
     @classmethod
-    def of(cls, head: Head) -> Self:
-        """Return the limits that a head sets."""
+    def of(cls, head: Head, *, locks: bool = True) -> Self:
+        """Return the limits that a head sets. Without locks readers need time, and may have it."""
         chosen = {name: head.properties.get(f"keep_{name}") for name in _NAMES}
         is_free = all(value is None for value in chosen.values())
         is_replaced = is_free and head.operation == "replace"
         usual = tuning.current
         most = usual.keep_replaced if is_replaced else usual.keep_versions
         return cls(
-            _limit(chosen["versions"], most),
-            _limit(chosen["seconds"], usual.keep_seconds),
+            _limit(chosen["versions"], most if locks else layout.MAX_VERSION),
+            _limit(chosen["seconds"], usual.keep_seconds if locks else usual.unlocked_seconds),
             _limit(chosen["bytes"], None),
         )
 

@@ -13,11 +13,11 @@ from operator import index
 from typing import Any
 
 from blztable import tuning
-from blztable.engine.version import in_flight, retention, versions
+from blztable.engine.version import in_flight, retention, unlocked_vacuum, versions
 from blztable.engine.version.named_files import named
 from blztable.engine.version.new_files import flush_whole
 from blztable.engine.version.versions import DAMAGED, Version, mirrored_number
-from blztable.errors import BusyError, CorruptError, ReadOnlyError
+from blztable.errors import BusyError, CorruptError
 from blztable.format import layout
 from blztable.format.jsontext import MAX_DEPTH
 from blztable.format.layout import Path
@@ -48,7 +48,7 @@ def vacuum(
     _check(keep, older_than)
     if not store.locks:
         # A lock that was granted would not say that nobody writes or reads.
-        raise ReadOnlyError(f"{store.name}: nothing is removed from a remote store")
+        return unlocked_vacuum.vacuum(store, keep=keep, older_than=older_than)
     wait = tuning.current.lock_seconds if wait is None else wait
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:
         raise versions.no_table(store)

@@ -22,7 +22,7 @@ from blztable.arrow.types import stored_type, value_type
 from blztable.cached import Cache, trim
 from blztable.caller import stack_level
 from blztable.columns.parts.physical import physical
-from blztable.engine.version import schema
+from blztable.engine.version import schema, unlocked
 from blztable.engine.version.facts import Facts, Leaves, Run, records_of
 from blztable.engine.version.node_parts import NodeParts
 from blztable.engine.version.schema import depths_of, node_schema, roots_of
@@ -42,7 +42,7 @@ from blztable.format.layout import Path
 from blztable.format.manifest import DELETIONS, Head
 from blztable.format.records import PART, Records, join
 from blztable.format.version_file import REMOVED, Tail, VersionFile, encode_version
-from blztable.storage.store import Damaged, KeyNotFound, Lock, Store
+from blztable.storage.store import Damaged, KeyNotFound, Lock, Nothing, Store
 
 # What a version takes in memory, about: so many times its bytes.
 KEPT_FACTOR = 4
@@ -310,6 +310,8 @@ def order_of(type_: pa.DataType) -> Order:
 
 def numbers(store: Store) -> list[int]:
     """Return all version numbers, ascending; FormatError if the root is a file."""
+    if store.lists and not store.locks:
+        return unlocked.numbers(store)
     try:
         names = store.list_names(layout.MANIFESTS)
     except CorruptError:
@@ -321,11 +323,16 @@ def numbers(store: Store) -> list[int]:
 
 def newest_number(store: Store) -> int | None:
     """Return the newest version number; None if there is no version."""
+    if store.lists and not store.locks:
+        return checked_newest(store)
     return max(numbers(store), default=None)
 
 
 def checked_newest(store: Store) -> int | None:
     """Return the newest version number, None if there is none; see `checked_numbers`."""
+    if store.lists and not store.locks:
+        found = unlocked.newest(store)
+        return None if found is None else found.number
     return max(checked_numbers(store), default=None)
 
 
@@ -410,10 +417,13 @@ def warn_behind(store: Store) -> None:
         warnings.warn(behind, stacklevel=stack_level())
 
 
-def load(store: Store, number: int) -> Version:
-    """Read the head of a version; KeyNotFound if it is gone, CorruptError if it is damaged."""
+def load(store: Store, number: int, manifest: bytes | None = None) -> Version:
+    """Read the head of a version; KeyNotFound if it is gone, CorruptError if it is damaged.
+
+    `manifest` are its bytes, if they have been read.
+    """
     try:
-        return _kept(store, number)
+        return _kept(store, number, manifest)
     except DAMAGED as error:
         place = f"{store.name}/{layout.manifest(number)}: "
         message = place + str(error).removeprefix(place)
@@ -432,10 +442,13 @@ def load_unless(cached: Version | None, store: Store, number: int) -> Version:
     return load(store, number)
 
 
-def read(store: Store, number: int) -> Version:
-    """Like `load`, but nothing is kept, and errors have neither path nor hint; for loops."""
+def read(store: Store, number: int, size: int | None = None) -> Version:
+    """Like `load`, but nothing is kept, and errors have neither path nor hint; for loops.
+
+    `size` are the bytes of the manifest, if they are known.
+    """
     key = layout.manifest(number)
-    return _decoded(store, key, store.get(key), number)
+    return _decoded(store, key, store.get(key, 0, size), number)
 
 
 def _decoded(store: Store, key: str, data: bytes, number: int) -> Version:
@@ -480,10 +493,11 @@ class _KeptManifest(NamedTuple):
 _kept_versions: Cache[tuple[str, str], _KeptManifest] = Cache()
 
 
-def _kept(store: Store, number: int) -> Version:
+def _kept(store: Store, number: int, manifest: bytes | None) -> Version:
     """Read a version; bytes that were decoded before are not decoded again."""
     key = layout.manifest(number)
-    data, place = store.get(key), (store.name, key)
+    data = store.get(key) if manifest is None else manifest
+    place = store.name, key
     known = _kept_versions.forget(place)
     if known is None or known.data != data:
         # A store that is kept would keep its descriptors open.
@@ -551,6 +565,9 @@ class Dropped(TableNotFoundError):
 
 def is_table(store: Store) -> bool:
     """True if there is a version, and the table was not dropped; see `checked_numbers`."""
+    if store.lists and not store.locks:
+        found = unlocked.newest(store)
+        return found is not None and not found.is_removed
     number = checked_newest(store)
     return number is not None and not _is_removed(store, number)
 
@@ -595,6 +612,8 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
     CorruptError
         The manifest is damaged; the message names the newest intact version, if any.
     """
+    if number is None and store.lists and not store.locks:
+        return _newest_unlocked(store), Nothing()
     while True:
         selected = checked_newest(store) if number is None else number
         if selected is None:
@@ -621,6 +640,18 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
         except BaseException:
             lock.close()
             raise
+
+
+def _newest_unlocked(store: Store) -> Version:
+    """Read the newest version; list again if it was removed meanwhile, so there is a newer one."""
+    while True:
+        found = unlocked.newest(store)
+        if found is None:
+            raise no_table(store)
+        if found.is_removed:
+            raise _removed(store, found.number)
+        with suppress(KeyNotFound):
+            return load(store, found.number, found.manifest)
 
 
 def can_hold_table(store: Store) -> bool:

@@ -120,7 +120,7 @@ class OneFileStore(Store):
                 raise KeyTaken(key)
             writing.add(key, buffers)
 
-    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
         """Append the value, the index and the foot: a commit."""
         with self._change() as writing:
             if writing.listing.find(key) is not None:
@@ -130,6 +130,7 @@ class OneFileStore(Store):
             writing.check_place()
             writing.publish(key, data)
             self._known.newest = writing.commit
+        return ""
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
         """Make the file durable."""

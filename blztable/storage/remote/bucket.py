@@ -8,7 +8,7 @@ ours tells its kind, and of the message only words that are known.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -45,10 +45,13 @@ class Bucket(Protocol):
         Its address without user, query and credentials.
     lists
         True if it can say which keys there are.
+    creates
+        True if `create` is one step of the server, as far as is known before it was tried.
     """
 
     name: str
     lists: bool
+    creates: bool
 
     def get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
         """Return the bytes from `start` to `stop`; fewer if the value ends earlier."""
@@ -61,6 +64,19 @@ class Bucket(Protocol):
 
     def names(self, prefix: str) -> list[str]:
         """Return the names directly below a prefix."""
+
+    def create(self, key: str, data: Buffer) -> str:
+        """Store a value where none is; KeyTaken if there is one. Return its ETag, "" for none.
+
+        KeyTaken may also be the answer if the value is ours, because a reply was lost, and if none
+        is there, because two requests met.
+        """
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Store a value in place of another one."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove values; keys without a value are skipped."""
 
     def __reduce__(self) -> tuple[Callable[..., "Bucket"], tuple[Any, ...]]:
         """Return how another process opens it, without credentials."""

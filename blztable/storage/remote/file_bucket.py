@@ -1,10 +1,13 @@
 """File bucket: any file system of fsspec, such as `memory://`, `zip://` and `hf://`.
 
-It is only read.
+Only a file system whose `mode="create"` is one step is written: the method of the base class looks
+for the file and then writes it.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,12 +17,15 @@ import fsspec
 from blztable.errors import BlzError, StorageError
 from blztable.storage.remote.bucket import failures
 from blztable.storage.remote.options import public
-from blztable.storage.store import Buffer, ListedValue
+from blztable.storage.store import Buffer, KeyTaken, ListedValue
 
 _KINDS: dict[type[BaseException], type[BlzError]] = {
     OSError: StorageError,
     ValueError: StorageError,
 }
+# The file systems that create in one step, together with this lock.
+_CREATING = {"memory"}
+_creating = threading.Lock()
 # Options of all file systems, which the signatures of their classes do not name.
 _COMMON = {"client_kwargs", "config_kwargs", "target_options", "target_protocol", "fo"}
 
@@ -35,6 +41,7 @@ class FileBucket:
         """Take the file system, the path, and how another process opens it."""
         self._files, self._root, self.name = files, root.rstrip("/"), name
         self._reopened = reopened
+        self.creates = bool(_CREATING.intersection(_protocols(files)))
         self._failures = partial(failures, name, kinds=_KINDS)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -79,8 +86,34 @@ class FileBucket:
                 return []
         return [path.rstrip("/").rpartition("/")[2] for path in found]
 
+    def create(self, key: str, data: Buffer) -> str:
+        """Store a value where none is; KeyTaken if there is one."""
+        # The one in memory looks and stores in two steps, and no other process sees it.
+        with self._failures("writing", key), _creating:
+            try:
+                self._files.pipe_file(self._path(key), bytes(data), mode="create")
+            except FileExistsError:
+                raise KeyTaken(key) from None
+        return ""
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Store a value in place of another one."""
+        with self._failures("writing", key):
+            self._files.pipe_file(self._path(key), bytes(data))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove values; keys without a value are skipped."""
+        for key in keys:
+            with self._failures("removing", key), suppress(FileNotFoundError):
+                self._files.rm_file(self._path(key))
+
     def _path(self, key: str) -> str:
         return "/".join(filter(None, (self._root, key))) or self._root
+
+
+def _protocols(files: Any) -> set[str]:
+    names = files.protocol
+    return {names} if isinstance(names, str) else set(names)
 
 
 def _time(found: Mapping[str, Any]) -> float:

@@ -3,7 +3,8 @@
 Retries are those of obstore: of requests that are safe to repeat, for a minute.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from obstore.store import from_url
 from blztable.errors import AccessError, BlzError, StorageError
 from blztable.storage.remote.bucket import failures
 from blztable.storage.remote.options import SCHEMES, public, settings
-from blztable.storage.store import Buffer, ListedValue
+from blztable.storage.store import Buffer, KeyTaken, ListedValue
 
 _KINDS: dict[type[BaseException], type[BlzError]] = {
     exceptions.PermissionDeniedError: AccessError,
@@ -26,6 +27,8 @@ _KINDS: dict[type[BaseException], type[BlzError]] = {
     OSError: StorageError,
 }
 _REQUEST_SECONDS, _RETRY_SECONDS = 30, 60
+# How often a list is asked for again.
+_TRIES = 4
 # A range that begins behind the end of a value.
 _BEHIND = ("416", "InvalidRange", "but length was", "StartTooLarge")
 
@@ -38,7 +41,7 @@ class ObjectBucket:
     ) -> None:
         """Take the object, and how another process opens it."""
         self._objects, self.name, self._reopened = objects, name, reopened
-        self.lists = not name.startswith(("http://", "https://"))
+        self.lists = self.creates = not name.startswith(("http://", "https://"))
         self._failures = partial(failures, name, kinds=_KINDS)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -70,20 +73,59 @@ class ObjectBucket:
 
     def entries(self, prefix: str, after: str) -> Iterator[ListedValue]:
         """Yield the values below a prefix whose keys are above `after`, ascending."""
-        with self._failures("listing", prefix):
-            for some in obstore.list(self._objects, prefix or None, offset=after or None):
-                for one in some:
-                    yield _entry(one)
+        left = _TRIES
+        while left:
+            try:
+                with self._failures("listing", prefix):
+                    for some in obstore.list(self._objects, prefix or None, offset=after or None):
+                        for one in some:
+                            after = one["path"]
+                            yield _entry(one)
+                return
+            except AccessError:
+                raise
+            except StorageError:
+                # obstore does not go on with a list whose reply was cut.
+                left -= 1
+                if not left:
+                    raise
 
     def names(self, prefix: str) -> list[str]:
         """Return the names directly below a prefix."""
         if not self.lists:
             return []
         cut = len(prefix) + 1 if prefix else 0
-        with self._failures("listing", prefix):
-            found = obstore.list_with_delimiter(self._objects, prefix or None)
+        for left in reversed(range(_TRIES)):
+            try:
+                with self._failures("listing", prefix):
+                    found = obstore.list_with_delimiter(self._objects, prefix or None)
+                break
+            except AccessError:
+                raise
+            except StorageError:
+                if not left:
+                    raise
         prefixes = [path[cut:].rstrip("/") for path in found["common_prefixes"]]
         return [*(one["path"][cut:] for one in found["objects"]), *prefixes]
+
+    def create(self, key: str, data: Buffer) -> str:
+        """Store a value where none is; KeyTaken if there is one."""
+        with self._failures("writing", key):
+            try:
+                found = obstore.put(self._objects, key, data, mode="create", use_multipart=False)
+            except exceptions.AlreadyExistsError:
+                raise KeyTaken(key) from None
+        return found["e_tag"] or ""
+
+    def put(self, key: str, data: Buffer) -> None:
+        """Store a value in place of another one."""
+        with self._failures("writing", key):
+            obstore.put(self._objects, key, data, use_multipart=False)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove values; keys without a value are skipped."""
+        with self._failures("removing", keys[0] if keys else ""), suppress(FileNotFoundError):
+            obstore.delete(self._objects, list(keys))
 
 
 def _entry(found: Any) -> ListedValue:
@@ -103,7 +145,8 @@ def at(url: str, name: str, scheme: str, options: Mapping[str, Any]) -> ObjectBu
     plain = str(given.get("endpoint", url)).startswith("http://")
     retry: Any = {"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     with failures(name, "opening", "", _KINDS):
-        objects = from_url(
+        open_url: Any = from_url  # Its keyword arguments depend on the scheme.
+        objects = open_url(
             url,
             config=given or None,
             client_options={**client, "allow_http": plain},

@@ -1,17 +1,33 @@
-"""Remote store: values in a bucket as a store, which is read only so far.
+"""Remote store: values in a bucket as a store.
 
-Knows nothing of the values, and no library. It keeps the promises of `store.Store` for readers. A
-value is never replaced by another one, as long as a reader has it: its keys are those of a table.
+Knows nothing of the values, and no library. It keeps the promises of `store.Store` for a medium
+without locks. A value that is open is never replaced: the keys are those of a table.
+
+Theory of operation. What a reader asks for ahead is kept in `fetched.py`. New values are uploaded
+by threads (`uploads.py`), so `put_new` returns before they are stored, and `flush` waits for them.
+`publish` waits for itself alone. A value that the medium has stored is durable.
 """
 
+import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NoReturn
 
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, StorageError
 from blztable.storage.remote.bucket import Bucket
 from blztable.storage.remote.fetched import Asked, Fetched
-from blztable.storage.store import Buffer, ByteRange, ListedValue, Nothing, Store
+from blztable.storage.remote.uploads import Uploads, created
+from blztable.storage.store import (
+    Buffer,
+    ByteRange,
+    KeyNotFound,
+    KeyTaken,
+    ListedValue,
+    Nothing,
+    Store,
+)
+
+# Keys of one request that removes.
+_KEYS_AT_ONCE = 1000
 
 
 class RemoteStore(Store):
@@ -23,8 +39,9 @@ class RemoteStore(Store):
     def __init__(self, bucket: Bucket) -> None:
         """Ask for nothing yet."""
         self._bucket = bucket
-        self.lists = bucket.lists
-        self._fetched = Fetched(bucket.get)
+        self.lists, self.creates = bucket.lists, bucket.creates
+        self._uploads = Uploads(bucket)
+        self._fetched = Fetched(self._get)
 
     def __reduce__(self) -> tuple[type["RemoteStore"], tuple[Bucket]]:
         return RemoteStore, (self._bucket,)
@@ -37,14 +54,19 @@ class RemoteStore(Store):
     def open(self, key: str, size: int | None = None) -> "RemoteReader":
         """Open the value under `key`; nothing is asked for if its size is known."""
         if size is None:
+            self._uploads.arrived(key)
             size = self._bucket.size(key)
         return RemoteReader(self, key, size)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value."""
         if length is None:
-            return bytes(self._bucket.get(key, offset))
+            return bytes(self._get(key, offset))
         return b"".join(self.pieces(key, offset, length))
+
+    def _get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
+        self._uploads.arrived(key)
+        return self._bucket.get(key, start, stop)
 
     def pieces(self, key: str, offset: int, length: int) -> Iterator[memoryview]:
         """Yield the bytes of a range one after another; fewer if the value ends earlier."""
@@ -52,7 +74,7 @@ class RemoteStore(Store):
         while offset < stop:
             piece = self._fetched.find(key, offset)
             if piece is None:
-                some = memoryview(self._bucket.get(key, offset, stop))
+                some = memoryview(self._get(key, offset, stop))
                 is_last = True
             else:
                 some = piece.bytes()[offset - piece.start : stop - piece.start]
@@ -68,10 +90,12 @@ class RemoteStore(Store):
 
     def list_names(self, prefix: str) -> list[str]:
         """Return the names one level under `prefix`, in no order."""
+        self._uploads.arrived()
         return self._bucket.names(prefix)
 
     def entries(self, prefix: str, after: str = "") -> Iterator[ListedValue]:
         """Yield the values under `prefix` at any depth whose keys are above `after`, ascending."""
+        self._uploads.arrived()
         return self._bucket.entries(prefix, after)
 
     def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Nothing:
@@ -94,57 +118,92 @@ class RemoteStore(Store):
         """Do nothing: there is no root."""
 
     def close(self) -> None:
-        """Do nothing: connections belong to the library."""
+        """Wait for what was to be set later; connections belong to the library."""
+        self._uploads.close()
 
     # What changes something.
 
     def put(self, key: str, data: Buffer) -> None:
-        """Refuse."""
-        self._refuse()
+        """Set the value under `key`."""
+        self._check_writable()
+        self._bucket.put(key, data)
+
+    def later(self, key: str, data: Buffer) -> None:
+        """Set the value under `key` when there is time, at the latest when the store is closed."""
+        self._uploads.later(key, data)
 
     def put_new(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Refuse."""
-        self._refuse()
+        """Begin to upload a new value; `flush` tells if the key was taken by another one."""
+        self._check_writable()
+        self._uploads.begin(key, b"".join(buffers))
 
-    def publish(self, key: str, data: Buffer, *, durable: bool) -> None:
-        """Refuse."""
-        self._refuse()
+    def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
+        """Create a value; KeyTaken if there is one, which may be ours."""
+        self._check_writable()
+        return created(self._bucket, key, data)
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
-        """Refuse."""
-        self._refuse()
+        """Wait until the values under `keys` are stored; StorageError if one is not."""
+        self._uploads.wait(keys)
 
     def flush_names(self, prefix: str) -> None:
-        """Refuse."""
-        self._refuse()
+        """Do nothing: a name is stored with its value."""
 
     def reserve(self, prefix: str) -> bool:
-        """Refuse."""
-        self._refuse()
+        """Return True: there are no prefixes, and who reserves one has a number of the clock."""
+        return True
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Refuse."""
-        self._refuse()
+        """Remove values, but none that may be another one's, because its upload failed."""
+        self._check_writable()
+        removed = self._uploads.known(keys)
+        for start in range(0, len(removed), _KEYS_AT_ONCE):
+            self._bucket.delete(removed[start : start + _KEYS_AT_ONCE])
 
     def sweep(self, prefix: str) -> None:
-        """Refuse."""
-        self._refuse()
+        """Do nothing: no call leaves temporary values."""
 
     def reclaim(self) -> None:
-        """Refuse."""
-        self._refuse()
+        """Do nothing: a removed value leaves no room behind."""
 
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
-        """Refuse."""
-        self._refuse()
+        """Try whether creations are; ReadOnlyError if not. Return True if nothing is there."""
+        self._check_writable()
+        probe = f"meta/probe-{secrets.token_hex(16)}"
+        self._bucket.create(probe, b"")
+        try:
+            self._bucket.create(probe, b"")
+        except KeyTaken:
+            return True
+        else:
+            raise ReadOnlyError(
+                f"{self.name}: the server creates a value where one is, so two writers could lose "
+                "rows; write to a server that keeps to If-None-Match"
+            )
+        finally:
+            self._bucket.delete([probe])
 
-    def _refuse(self) -> NoReturn:
-        raise ReadOnlyError(
-            f"{self.name}: tables in remote stores are only read; write the table to a local path "
-            "and upload its directory"
-        )
+    def age(self, key: str) -> float:
+        """Return the seconds since the value was stored, by the clock of the medium."""
+        probe = f"meta/probe-{secrets.token_hex(16)}"
+        self._bucket.create(probe, b"")
+        try:
+            now, then = (self._time(one) for one in (probe, key))
+        finally:
+            self._bucket.delete([probe])
+        return now - then
+
+    def _time(self, key: str) -> float:
+        for entry in self._bucket.entries(key.rpartition("/")[0], ""):
+            if entry.key == key:
+                return entry.time
+        raise KeyNotFound(key)
+
+    def _check_writable(self) -> None:
+        if not self.creates:
+            raise ReadOnlyError(f"{self.name} is only read; choose another place to write to")
 
 
 class RemoteReader(Closing):

@@ -1,0 +1,107 @@
+"""Unlocked: what is different where locks exclude nobody.
+
+The newest version is found by a list, beside which a copy of its manifest is read: one round. It
+is not looked for to commit: the creation of the next manifest proves that the one before was the
+newest. Numbers of files and ids of columns come from the clock, so that none is given out twice,
+also after its file was removed.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+from blztable.errors import BlzError
+from blztable.format import layout
+from blztable.format.latest import MOST_BYTES, Latest
+from blztable.format.version_file import REMOVED
+from blztable.storage.store import KeyNotFound, ListedValue, Store
+
+# Numbers of a microsecond, and the time in seconds of the number 0: the year 2020.
+_EACH, _FIRST = 256, 1_577_836_800
+# Manifests in the first reply of a list. If there are more, `meta/latest` says where to go on.
+_FIRST_REPLY = 1000
+# Older versions that a head remembers.
+HISTORY = 1000
+
+
+def number_of_now() -> int:
+    """Return a number that nobody else has been given; it has 18 digits at most until 2143."""
+    micros = time.time_ns() // 1000 - _FIRST * 1_000_000
+    return micros * _EACH + secrets.randbelow(_EACH)
+
+
+class Listed(NamedTuple):
+    """The newest version that a list shows.
+
+    Attributes
+    ----------
+    number
+        Its number.
+    is_removed
+        True if it is a tombstone.
+    manifest
+        Its manifest, if `meta/latest` has it.
+    """
+
+    number: int
+    is_removed: bool
+    manifest: bytes | None
+
+
+def newest(store: Store) -> Listed | None:
+    """Return the newest version; None if there is none."""
+    with store.fetch([(layout.LATEST, 0, MOST_BYTES)]):
+        entries = list(islice(_manifests(store, ""), _FIRST_REPLY))
+        hint = _hint(store)
+    if len(entries) == _FIRST_REPLY:
+        after = entries[-1].key
+        if hint is not None and layout.manifest(hint.version) > after:
+            after = layout.manifest(max(hint.version - 1, 1))
+        entries += _manifests(store, after)
+    if not entries:
+        return None
+    last = entries[-1]
+    number = layout.manifest_version(last.key.rpartition("/")[2])
+    assert number is not None
+    manifest = None
+    if hint is not None and last.etag and (hint.version, hint.etag) == (number, last.etag):
+        manifest = hint.head
+        if len(manifest) < last.size:
+            rest = store.get(last.key, len(manifest), last.size - len(manifest))
+            manifest += rest
+    return Listed(number, last.size == len(REMOVED), manifest)
+
+
+def numbers(store: Store) -> list[int]:
+    """Return the numbers of all versions, ascending, without those that were removed.
+
+    The last one is in any case that of the newest manifest.
+    """
+    entries = list(_manifests(store, ""))
+    found = [
+        layout.manifest_version(one.key.rpartition("/")[2])
+        for place, one in enumerate(entries, 1)
+        if one.size != len(REMOVED) or place == len(entries)
+    ]
+    return [one for one in found if one is not None]
+
+
+def put_latest(store: Store, version: int, uuid: str, etag: str, manifest: bytes) -> None:
+    """Say which version is the newest; nobody waits for it."""
+    store.later(layout.LATEST, Latest.of(version, uuid, etag, manifest).encode())
+
+
+def _manifests(store: Store, after: str) -> Iterator[ListedValue]:
+    for entry in store.entries(layout.MANIFESTS, after):
+        if layout.manifest_version(entry.key.rpartition("/")[2]) is not None:
+            yield entry
+
+
+def _hint(store: Store) -> Latest | None:
+    """Return what `meta/latest` says; None if it is missing or damaged."""
+    with suppress(KeyNotFound, BlzError):
+        return Latest.decode(store.get(layout.LATEST, 0, MOST_BYTES))
+    return None
