@@ -1,20 +1,28 @@
 """The code of tables in stores, in every order of the requests of all who are at work.
 
-Whoever reads meets one version as a whole, or is told that it was removed.
+Whoever reads meets one version as a whole, or is told that it was removed. What a writer was told
+is in the newest version, once.
 """
 
+import secrets
 from concurrent.futures import Future
+from contextlib import suppress
+from datetime import datetime
+from itertools import count
 
 import pytest
 
 import blztable as blz
+from blztable import tuning
 from blztable.engine.run import pool
+from blztable.engine.version import commit, new_files, unlocked
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
-from blztable.storage.remote import fetched
+from blztable.storage.remote import fetched, uploads
 from blztable.storage.remote.store import RemoteStore
+from blztable.storage.store import KeyTaken
 from support.interleaved.bucket import MEDIUM, MemoryBucket
-from support.interleaved.walk import walk
+from support.interleaved.walk import drawn, walk
 
 OLD, NEW = ({"x": numbers, "word": ["a", "b"]} for numbers in ([1, 2], [7, 2]))
 
@@ -31,7 +39,8 @@ def one_thread(monkeypatch):
             future.set_exception(error)
         return future
 
-    monkeypatch.setattr(fetched, "requested", requested)
+    for module in (fetched, uploads):
+        monkeypatch.setattr(module, "requested", requested)
     monkeypatch.setattr(pool, "_processors", lambda: 1)
 
 
@@ -142,3 +151,157 @@ def test_an_open_table_beside_a_vacuum_is_read_or_told_to_be_removed():
 
 def test_a_reader_beside_a_drop_meets_the_table_or_none():
     assert ends(one_after_another(dropping), reading) == {"old", "Dropped"}
+
+
+# Writers.
+
+ROWS = {"id": [0, 1, 2, 3], "word": ["a", "b", "c", "d"]}
+
+
+@pytest.fixture
+def same_each_time(monkeypatch):
+    """Let each actor draw the same names and times in each run."""
+
+    class Then(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return datetime(2026, 1, 1, tzinfo=zone)
+
+    token_hex = secrets.token_hex
+
+    def token(nbytes=None):
+        number = drawn()
+        return token_hex(nbytes) if number is None else f"{number:032x}"
+
+    number_of_now = unlocked.number_of_now
+
+    def number():
+        number = drawn()
+        return number_of_now() if number is None else 10**17 + number
+
+    monkeypatch.setattr(unlocked, "number_of_now", number)
+    monkeypatch.setattr(secrets, "token_hex", token)
+    monkeypatch.setattr(commit, "datetime", Then)
+    for module in (commit, new_files):
+        monkeypatch.setattr(module, "monotonic", lambda: 0.0)
+
+
+@pytest.fixture(scope="module")
+def begun():
+    """Return the values of a table of two versions; the first one is not named by the second."""
+    bucket = MemoryBucket()
+    with tuning.tuned(leaf_entries=2, leaf_few=1):
+        store = RemoteStore(bucket)
+        blz.to_blz({"id": [9], "word": ["z"]}, store)
+        blz.to_blz(ROWS, store, mode="w", storage=blz.Storage(row_group_rows=2))
+        store.close()
+    return bucket.values
+
+
+def changing(change, what=None):
+    """Return an actor that opens the table, makes a change, and returns `what` it has done."""
+
+    def prepared(bucket):
+        table = blz.open(RemoteStore(bucket), "a")
+
+        def work():
+            with table:
+                change(table)
+            return what
+
+        return work
+
+    return prepared
+
+
+def appending(*numbers):
+    rows = {"id": list(numbers), "word": ["new"] * len(numbers)}
+    return changing(lambda table: table.append(rows), {"appended": set(numbers)})
+
+
+def deleting(number):
+    return changing(lambda table: table.delete([("id", "==", number)]), {"deleted": {number}})
+
+
+# It may be there or not while its delete is at work.
+DELETED = 1
+
+
+def vacuuming(table):
+    table.vacuum(keep=1)
+
+
+def tagging(table):
+    table.tags["first"] = 1
+
+
+def restoring(table):
+    table.restore(1)
+
+
+def dropping_it(bucket):
+    """Return what drops the table: a tombstone under the next number."""
+
+    def work():
+        for number in count(3):
+            with suppress(KeyTaken):
+                bucket.create(layout.manifest(number), REMOVED)
+                return
+
+    return work
+
+
+def told(actors, what):
+    """Return what the actors that have ended were told to be done."""
+    done = [one.returned for one in actors if one is not None and one.returned]
+    return set().union(*(one.get(what, set()) for one in done))
+
+
+def wrong(bucket, actors):
+    """Return what is otherwise in the newest version than the writers were told."""
+    for one in actors:
+        if one is not None and one.raised is not None and not _is_fair(one.raised):
+            return f"{type(one.raised).__name__}: {one.raised}"
+    try:
+        with blz.open(RemoteStore(bucket.copy())) as table:
+            ids = table.to_arrow()["id"].to_pylist()
+            for version in dict(table.tags).values():
+                blz.read_table(RemoteStore(bucket.copy()), version=version)
+            problems = table.verify(full=True).problems
+    except blz.TableNotFoundError as error:
+        return None if "dropped" in str(error) else f"no table: {error}"
+    if problems:
+        return f"{problems}"
+    restored = {9} & set(ids)
+    least = {*(restored or ROWS["id"]), *told(actors, "appended")} - {DELETED}
+    if not least <= set(ids):
+        return f"lost: {least - set(ids)}"
+    if len(ids) > len(set(ids)):
+        return f"doubled: {ids}"
+    back = told(actors, "deleted") & set(ids)
+    return f"back: {back}" if back else None
+
+
+def _is_fair(error):
+    """True for what a writer is told if its table was dropped, or its version removed."""
+    words = ("no longer has version", "removed", "dropped")
+    is_known = isinstance(error, blz.ConflictError | blz.TableNotFoundError)
+    return is_known and any(one in str(error) for one in words)
+
+
+SCENES = {
+    "two appends": [appending(4), appending(5)],
+    "an append and a delete": [appending(4), deleting(DELETED)],
+    "an append and a vacuum": [appending(4), changing(vacuuming)],
+    "a tag and a vacuum": [changing(tagging), changing(vacuuming)],
+    "a restore and a vacuum": [changing(restoring), changing(vacuuming)],
+    "a drop and an append": [dropping_it, appending(4)],
+    "an append and the sealing of a leaf": [appending(4), appending(*range(5, 15))],
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_what_writers_are_told_is_true_in_every_order(same_each_time, begun, scene):
+    explored = walk(MEDIUM, lambda: MemoryBucket(begun), SCENES[scene], wrong)
+    print(f"{explored.runs} runs, {explored.states} states")
+    assert not explored.problems, explored.problems
