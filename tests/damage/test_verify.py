@@ -295,8 +295,8 @@ def failing_at(store, key, call, times, error):
     """Return a store where a call of the reader of `key` fails at these times."""
 
     class FailingStore(Hooked):
-        def open(self, opened):
-            reader = store.open(opened)
+        def open(self, opened, size=None):
+            reader = store.open(opened, size)
             return FailingReader(reader, call, times, error) if opened == key else reader
 
     return FailingStore(store)
