@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import fsspec
 import pytest
@@ -49,11 +50,10 @@ def _in_s3(server):
 
 
 def _in_fsspec(request):
-    files = fsspec.filesystem("memory")
-    request.addfinalizer(
-        lambda: files.exists("/contract") and files.rm("/contract", recursive=True)
-    )
-    return store_at("memory://contract/t.blz")
+    # All tests share the files in memory, and an upload may outlive the test that began it.
+    files, root = fsspec.filesystem("memory"), f"/contract-{uuid4()}"
+    request.addfinalizer(lambda: files.exists(root) and files.rm(root, recursive=True))
+    return store_at(f"memory:/{root}/t.blz")
 
 
 @pytest.fixture(params=[*STORES, *BUCKETS])
