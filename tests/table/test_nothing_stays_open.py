@@ -367,7 +367,7 @@ def functions_in_functions():
 
 
 # They keep nothing but types.
-HARMLESS = {"plain", "shown"}
+HARMLESS = {"plain", "named"}
 
 
 def test_no_function_in_a_function_calls_itself():
