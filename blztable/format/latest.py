@@ -10,8 +10,8 @@ from typing import Self
 from blztable.errors import CorruptError
 from blztable.format import jsontext
 
-# Bytes of the manifest, and at most of the whole value.
-HEAD_BYTES = 64 << 10
+# Bytes of the manifest, and at most of the whole value. Its tails have at most about half of that.
+HEAD_BYTES = 512 << 10
 MOST_BYTES = HEAD_BYTES + (4 << 10)
 
 

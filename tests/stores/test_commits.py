@@ -12,6 +12,7 @@ from obstore.store import MemoryStore as ObjectsInMemory
 
 import blztable as blz
 from blztable.engine.version import unlocked, versions
+from blztable.engine.version.new_files import FileNumbers
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.remote.object_bucket import ObjectBucket
@@ -238,6 +239,19 @@ def test_files_that_a_vacuum_may_have_taken_are_not_committed(s3, place, tuned):
             transaction.__exit__(None, None, None)
         t.append(frame(20))
     assert numbers(place) == [*range(10), *range(20, 30)]
+
+
+def test_writers_behind_a_clock_that_is_ahead_begin_with_different_numbers():
+    ahead = unlocked.number_of_now() + (1 << 40)
+    firsts = {FileNumbers(ahead, by_clock=True).next() for _ in range(20)}
+    assert len(firsts) == 20
+    assert min(firsts) >= ahead
+    numbers = FileNumbers(1, by_clock=True)
+    numbers.next()
+    numbers.skip_to(ahead)
+    given = [numbers.next() for _ in range(3)]
+    assert given[0] >= ahead
+    assert given == list(range(given[0], given[0] + 3))
 
 
 def test_a_number_is_never_given_out_twice():

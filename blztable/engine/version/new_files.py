@@ -124,6 +124,8 @@ class FileNumbers:
         """Begin with the first number that no file of the base has, or with that of the clock."""
         self._following = first
         self._by_clock = by_clock
+        # True if the number that follows is one that others know, too.
+        self._is_known = True
         self._lock = threading.Lock()
 
     @property
@@ -134,8 +136,11 @@ class FileNumbers:
     def next(self) -> int:
         """Return a number that this commit has not given out."""
         with self._lock:
-            if self._by_clock:
+            if self._by_clock and self._is_known:
+                self._following = unlocked.number_above(self._following)
+            elif self._by_clock:
                 self._following = max(self._following, unlocked.number_of_now())
+            self._is_known = False
             number = self._following
             if number > layout.MAX_ID:
                 raise LimitError(
@@ -148,7 +153,8 @@ class FileNumbers:
     def skip_to(self, number: int) -> None:
         """Give out no number below this one any more."""
         with self._lock:
-            self._following = max(self._following, number)
+            if number > self._following:
+                self._following, self._is_known = number, True
 
 
 class NewFiles:
@@ -223,7 +229,7 @@ class NewFiles:
         ids overlap, one lists the directories after the other has made its own, and sees the last.
         """
         if not self._store.locks:
-            first = max(self._next_column, unlocked.number_of_now())
+            first = unlocked.number_above(self._next_column)
             self._next_column = first + count
             return [(number,) for number in range(first, first + count)]
         with DeferInterrupt():

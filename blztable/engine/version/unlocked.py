@@ -21,10 +21,21 @@ from blztable.storage.store import KeyNotFound, ListedValue, Store
 
 # Numbers of a microsecond, and the time in seconds of the number 0: the year 2020.
 _EACH, _FIRST = 256, 1_577_836_800
+# Numbers among which a writer chooses whose clock is behind: those of 65 milliseconds.
+_AHEAD = 1 << 24
 # Manifests in the first reply of a list. If there are more, `meta/latest` says where to go on.
 _FIRST_REPLY = 1000
 # Older versions that a head remembers.
 HISTORY = 1000
+
+
+def number_above(least: int) -> int:
+    """Return a number that nobody else has been given, from `least` on.
+
+    If that is ahead of the clock, another machine's clock is: then writers would all begin with it.
+    """
+    now = number_of_now()
+    return now if now >= least else least + secrets.randbelow(_AHEAD)
 
 
 def number_of_now() -> int:
