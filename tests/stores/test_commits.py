@@ -120,6 +120,16 @@ def test_after_a_thousand_versions_the_newest_is_still_found(s3, place):
     assert versions.numbers(store_at(URL, options=options_of(s3))) == [1199]
 
 
+def test_chunks_are_smaller_where_each_byte_comes_from_afar(tmp_path):
+    rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=100_000)})
+    most = []
+    for place in (ObjectsInMemory(), tmp_path / "t.blz"):
+        rows.to_blz(place)
+        with blz.open(place) as t:
+            most.append(int(t._snapshot.version.records([0]).chunk_nbytes.max()))
+    assert most[0] < 70_000 < 120_000 < most[1]
+
+
 # Other writers.
 
 

@@ -26,6 +26,7 @@ from blztable.engine.run.limits import MemoryBudget, check_pages
 from blztable.engine.run.pool import Progress, Task
 from blztable.engine.write.bundles import Bundle, BundledBatch
 from blztable.engine.write.chunks import (
+    FAR_CHUNK_BYTES,
     ChunkInput,
     cuts_of,
     facts_of,
@@ -83,6 +84,8 @@ class Shared:
     ) -> None:
         self.files, self.progress, self.budget, self.old = files, progress, budget, old
         self.chunk_bytes = storage.chunk_bytes
+        if files.store.fetches:
+            self.chunk_bytes = min(self.chunk_bytes, FAR_CHUNK_BYTES)
         # What is asked for columns: for most of them, and for some by name.
         self.usual = Wanted.of(storage)
         self.own = {name: Wanted.of(storage.of(name)) for name in storage.columns or ()}
