@@ -5,7 +5,10 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import fsspec
 import numpy as np
@@ -417,3 +420,54 @@ def test_obstore_is_not_imported_without_a_url():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# Web servers, which list nothing.
+
+
+def test_a_table_on_a_web_server_is_read(s3, table):
+    put_table(s3, table, "t.blz")
+    url = f"{s3.url}/bucket/t.blz"
+    assert blz.exists(url)
+    assert not blz.exists(f"{s3.url}/bucket/other.blz")
+    pd.testing.assert_frame_equal(blz.read_blz(url), FRAME)
+    assert blz.read_blz(url, columns=["n"], filters=[("n", "<", 3)])["n"].tolist() == [0, 1, 2]
+    assert len(blz.read_table(url, version=1)) == 2_000
+    with blz.open(url) as opened:
+        # Older versions are not found, and none is damaged.
+        assert [(one.number, one.damage) for one in opened.versions()] == [(2, None)]
+    with pytest.raises(blz.ReadOnlyError):
+        FRAME.to_blz(url)
+
+
+def test_a_table_of_a_bucket_is_read_over_http_by_its_latest(s3):
+    options = {"storage_options": options_of(s3)}
+    FRAME[:1_000].to_blz("s3://bucket/t.blz", **options)
+    with blz.open("s3://bucket/t.blz", "a", **options) as opened:
+        opened.append(FRAME[1_000:])
+        opened._snapshot.version.store.close()
+    pd.testing.assert_frame_equal(blz.read_blz(f"{s3.url}/bucket/t.blz"), FRAME)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def plain(table):
+    """Return the address of a web server that sends whole files only."""
+    handler = partial(_Quiet, directory=str(table.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_without_ranges_serves_small_files(plain, monkeypatch):
+    pd.testing.assert_frame_equal(blz.read_blz(f"{plain}/t.blz"), FRAME)
+    monkeypatch.setattr("blztable.storage.remote.object_bucket._MOST_CUT", 100)
+    with pytest.raises(blz.StorageError, match="sends no ranges"):
+        blz.read_blz(f"{plain}/t.blz")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from blztable.errors import BlzError
+from blztable.errors import BlzError, CorruptError, FormatError, LimitError
 from blztable.format import layout
 from blztable.format.latest import MOST_BYTES, Latest
 from blztable.format.version_file import REMOVED
@@ -84,6 +84,14 @@ def newest(store: Store) -> Listed | None:
             rest = store.get(last.key, len(manifest), last.size - len(manifest))
             manifest += rest
     return Listed(number, last.size == len(REMOVED), manifest)
+
+
+def hinted_number(store: Store) -> int:
+    """Return the version that `meta/latest` names; 0 if it is missing or damaged."""
+    try:
+        return Latest.decode(store.get(layout.LATEST, 0, MOST_BYTES)).version
+    except (KeyNotFound, CorruptError, FormatError, LimitError):
+        return 0
 
 
 def numbers(store: Store) -> list[int]:

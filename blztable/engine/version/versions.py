@@ -38,6 +38,7 @@ from blztable.format import jsontext, layout
 from blztable.format.bounds import Order
 from blztable.format.deletions import Deleted, DeletedIn
 from blztable.format.jsontext import Json
+from blztable.format.latest import MOST_BYTES
 from blztable.format.layout import Path
 from blztable.format.manifest import DELETIONS, Head
 from blztable.format.records import PART, Records, join
@@ -312,6 +313,8 @@ def numbers(store: Store) -> list[int]:
     """Return all version numbers, ascending; FormatError if the root is a file."""
     if store.lists and not store.locks:
         return unlocked.numbers(store)
+    if not store.lists:
+        return _numbers_found(store)
     try:
         names = store.list_names(layout.MANIFESTS)
     except CorruptError:
@@ -342,9 +345,9 @@ def checked_numbers(store: Store) -> list[int]:
     `meta/sizes` is replaced after each publication and holds its version. It is read before the
     versions are listed, so its number is higher only if another program removed a manifest.
     """
-    mirrored = mirrored_number(store)
     if not store.lists:
-        return _numbers_found(store, mirrored)
+        return _numbers_found(store)
+    mirrored = mirrored_number(store)
     listed = numbers(store)
     if mirrored <= max(listed, default=0):
         return listed
@@ -356,8 +359,13 @@ def checked_numbers(store: Store) -> list[int]:
     return [*listed, mirrored]
 
 
-def _numbers_found(store: Store, first: int) -> list[int]:
-    """Return the versions that are there from this one on, where nothing can be listed."""
+def _numbers_found(store: Store) -> list[int]:
+    """Return the versions that are there, from the one on that documents name.
+
+    Where nothing can be listed, nobody finds the older ones.
+    """
+    with store.fetch([(layout.LATEST, 0, MOST_BYTES), (layout.SIZES, 0, _SIZES_BYTES)]):
+        first = max(unlocked.hinted_number(store), mirrored_number(store))
     found: list[int] = []
     while first:
         try:

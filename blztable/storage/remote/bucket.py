@@ -109,6 +109,9 @@ def failures(
     where = f"{name}/{key}" if key else name
     try:
         yield
+    except BlzError:
+        # Ours are errors of the system, too.
+        raise
     except FileNotFoundError as error:
         if "NoSuchBucket" in str(error):
             raise StorageError(f"{where}: {doing} failed: there is no such bucket") from None

@@ -27,6 +27,8 @@ _KINDS: dict[type[BaseException], type[BlzError]] = {
     OSError: StorageError,
 }
 _REQUEST_SECONDS, _RETRY_SECONDS = 30, 60
+# A larger value is not read whole for a range of it.
+_MOST_CUT = 16 << 20
 # How often a list is asked for again.
 _TRIES = 4
 # A range that begins behind the end of a value.
@@ -61,10 +63,22 @@ class ObjectBucket:
                 some: Any = {"offset": start} if stop is None else (start, stop)
                 found = obstore.get(self._objects, key, options={"range": some})
                 return memoryview(found.bytes())
+            except exceptions.NotSupportedError:
+                return self._cut(key, start, stop)
             except exceptions.BaseError as error:
                 if any(word in str(error) for word in _BEHIND):
                     return b""
                 raise
+
+    def _cut(self, key: str, start: int, stop: int | None) -> Buffer:
+        """Return a range of a small value, of a server that sends only whole ones."""
+        nbytes = obstore.head(self._objects, key)["size"]
+        if nbytes > _MOST_CUT:
+            raise StorageError(
+                f"{self.name}/{key}: the server sends no ranges, and the value has {nbytes} bytes; "
+                "use a server that does, or download the table"
+            )
+        return memoryview(obstore.get(self._objects, key).bytes())[start:stop]
 
     def size(self, key: str) -> int:
         """Return the bytes of a value."""
