@@ -14,10 +14,11 @@ import blztable as blz
 from blztable.engine.version import unlocked, versions
 from blztable.engine.version.new_files import FileNumbers
 from blztable.format import layout
+from blztable.format.latest import Latest
 from blztable.format.version_file import REMOVED
 from blztable.storage.remote.object_bucket import ObjectBucket
 from blztable.storage.resolve import store_at
-from support.remote_places import options_of, put
+from support.remote_places import options_of, put, put_table
 from support.s3_server import Fault, nth, share
 
 URL = "s3://bucket/t.blz"
@@ -118,6 +119,10 @@ def test_after_a_thousand_versions_the_newest_is_still_found(s3, place):
     found = unlocked.newest(store_at(URL, options=options_of(s3)))
     assert (found.number, found.is_removed) == (1199, False)
     assert versions.numbers(store_at(URL, options=options_of(s3))) == [1199]
+    # Also where a document of another table says that there are more.
+    latest = Latest.of(5_000, "other", "other", manifest).encode()
+    put(s3, f"t.blz/{layout.LATEST}", latest)
+    assert unlocked.newest(store_at(URL, options=options_of(s3))).number == 1199
 
 
 def test_chunks_are_smaller_where_each_byte_comes_from_afar(tmp_path):
@@ -145,6 +150,25 @@ def test_a_writer_that_comes_late_is_told_and_goes_on_from_the_newest_version(pl
         with pytest.raises(blz.ConflictError):
             transaction.__exit__(None, None, None)
     assert numbers(place) == list(range(5, 30))
+
+
+def test_a_change_of_an_old_version_is_not_published_under_a_number_that_is_free(s3, tmp_path):
+    path, options = tmp_path / "t.blz", {"storage_options": options_of(s3)}
+    frame(0).to_blz(path)
+    with blz.open(path, "a") as t:
+        t.tags["first"] = 1
+        for first in (10, 20, 30):
+            t.append(frame(first))
+        t.vacuum(keep=1)
+        assert [one.number for one in t.versions()] == [1, 5]
+    put_table(s3, path, "t.blz")
+    with blz.open(URL, "a", version="first", **options) as t:
+        t.append(frame(40))
+        assert t.version == 6
+    with blz.open(URL, "a", **options) as t:
+        t.restore("first")
+        assert t.version == 7
+    assert numbers(options) == list(range(10))
 
 
 def test_of_racing_writers_none_is_lost_and_none_is_doubled(place):

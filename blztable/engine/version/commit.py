@@ -260,11 +260,15 @@ class Commit:
         files, is_known = opened.files, not plan.store.locks
         while True:
             # Without locks, the creation of the manifest proves that the version before it is the
-            # newest one; only if it is taken another one is looked for.
-            if is_known and (opened.newest is not None or opened.is_first):
-                newest = Newest.known(opened.newest)
+            # newest one, if it once was; only if it is taken another one is looked for.
+            known = opened.newest
+            if is_known and (
+                opened.is_first
+                or (known is not None and unlocked.was_newest(plan.store, known.head.version))
+            ):
+                newest = Newest.known(known)
             else:
-                newest = _find_newest(plan, opened.newest)
+                newest = _find_newest(plan, known)
             is_known = False
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from blztable.errors import BlzError, CorruptError, FormatError, LimitError
 from blztable.format import layout
@@ -27,6 +28,17 @@ _AHEAD = 1 << 24
 _FIRST_REPLY = 1000
 # Older versions that a head remembers.
 HISTORY = 1000
+# The newest version that a list of each store has shown, or that was published there since.
+_seen: WeakKeyDictionary[Store, int] = WeakKeyDictionary()
+
+
+def was_newest(store: Store, number: int) -> bool:
+    """Return True if a version was the newest one when this process looked last.
+
+    Only then the creation of the next manifest proves that it still is: behind an older version,
+    numbers may be free in a table whose directory was uploaded.
+    """
+    return _seen.get(store) == number
 
 
 def number_above(least: int) -> int:
@@ -70,13 +82,16 @@ def newest(store: Store) -> Listed | None:
     if len(entries) == _FIRST_REPLY:
         after = entries[-1].key
         if hint is not None and layout.manifest(hint.version) > after:
-            after = layout.manifest(max(hint.version - 1, 1))
-        entries += _manifests(store, after)
+            entries += _manifests(store, layout.manifest(max(hint.version - 1, 1)))
+        if entries[-1].key == after:
+            # Nothing is where `meta/latest` says.
+            entries += _manifests(store, after)
     if not entries:
         return None
     last = entries[-1]
     number = layout.manifest_version(last.key.rpartition("/")[2])
     assert number is not None
+    _seen[store] = number
     manifest = None
     if hint is not None and last.etag and (hint.version, hint.etag) == (number, last.etag):
         manifest = hint.head
@@ -109,7 +124,8 @@ def numbers(store: Store) -> list[int]:
 
 
 def put_latest(store: Store, version: int, uuid: str, etag: str, manifest: bytes) -> None:
-    """Say which version is the newest; nobody waits for it."""
+    """Say which version is the newest, because it was just published; nobody waits for it."""
+    _seen[store] = version
     store.later(layout.LATEST, Latest.of(version, uuid, etag, manifest).encode())
 
 
