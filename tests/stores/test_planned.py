@@ -11,10 +11,17 @@ import blztable as blz
 from blztable import tuning
 from blztable.storage.memory import RamStore
 from support.bit_equality import same_table
+from support.options import Tiny
 from support.remote_places import Planned
 from support.strange_tables import own_tables
 
 ROWS = 5_000
+
+
+@pytest.fixture(autouse=True)
+def _exact(tuned):
+    """Join only chunks that lie side by side: between two of them is a digest."""
+    tuned(gap_bytes=4, gap_row_bytes=4)
 
 
 def table_of(**options):
@@ -38,7 +45,8 @@ def table_of(**options):
         }
     )
     store = RamStore()
-    storage = blz.Storage(row_group_rows=2_000, page_rows=256, **options)
+    # Pages have several chunks, so that what lies before a row counts.
+    storage = Tiny(row_group_rows=2_000, page_rows=256, chunk_bytes=64, **options)
     with tuning.tuned(bundled_bytes=0):
         blz.to_blz(table, store, storage=storage)
     return Planned(store)
@@ -124,7 +132,8 @@ def test_a_long_text_in_a_single_row_is_read_when_its_lengths_are_known():
 def test_any_table_is_read_as_planned(table, data):
     store = RamStore()
     size = data.draw(st.sampled_from([8, 16, 64]))
-    blz.to_blz(table, store, storage=blz.Storage(row_group_rows=size, page_rows=8))
+    storage = Tiny(row_group_rows=size, page_rows=8, chunk_bytes=8)
+    blz.to_blz(table, store, storage=storage)
     planned = Planned(store)
     with blz.open(planned) as opened, blz.open(store) as plain:
         assert same_table(opened.to_arrow(), plain.to_arrow())
