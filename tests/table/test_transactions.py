@@ -444,7 +444,7 @@ def append_by_column(tx, row):
     ],
 )
 def test_the_memory_of_a_transaction_grows_by_as_much_for_the_last_change_as_for_the_first(
-    tmp_path, change, most, layout
+    tmp_path, own_process, change, most, layout
 ):
     """800 appends of a row of 16 columns took 322 MB; now they take less than 40 MB."""
     columns = [f"c{number}" for number in range(16)]
@@ -462,7 +462,7 @@ def test_the_memory_of_a_transaction_grows_by_as_much_for_the_last_change_as_for
                 taken.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
         begin, middle, end = taken
-        assert end - middle < 1.2 * (middle - begin)
+        assert end - middle < 1.5 * (middle - begin)  # 1.86 if each change costs one more
         assert (end - begin) / 30 < most
 
 
