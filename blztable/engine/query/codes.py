@@ -89,12 +89,12 @@ class CodedColumn:
 
     def chosen(self, flags: np.ndarray, positions: np.ndarray) -> pa.ChunkedArray:
         """Return the values of some rows: `selection.chosen` of the codes, looked up."""
-        found, begin = [], 0
+        chunks, begin = [], 0
         for values, codes in self.parts:
             rows = selection.chosen(codes, flags, positions, begin)
-            found += [_looked_up(values, chunk) for chunk in rows.chunks]
+            chunks += [_looked_up(values, chunk) for chunk in rows.chunks]
             begin += len(codes)
-        return pa.chunked_array(found, self.type)
+        return pa.chunked_array(chunks, self.type)
 
 
 def read(reader: ColumnReader, index: int, spans: Sequence[RowSpan]) -> CodedColumn | None:
@@ -156,12 +156,12 @@ def lookup(passing: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 def _passing(passing: np.ndarray, codes: pa.Array) -> np.ndarray:
     """Return for each row whether its code, or null, passes."""
-    found = lookup(passing[:-1], numbers_of(codes))
+    passes = lookup(passing[:-1], numbers_of(codes))
     if codes.null_count:
         bitmap = np.frombuffer(codes.buffers()[0], np.uint8)
         valid = bits_of(bitmap, codes.offset, len(codes)).view(np.bool_)
-        found[~valid] = passing[-1]
-    return found
+        passes[~valid] = passing[-1]
+    return passes
 
 
 def _looked_up(values: pa.Array, codes: pa.Array) -> pa.Array:

@@ -117,12 +117,12 @@ class Scan:
         begins = np.maximum(start - plan.firsts, 0).tolist()
         ends = np.minimum(stop - plan.firsts, plan.rows).tolist()
         groups = zip(plan.groups.tolist(), begins, ends, strict=True)
-        return [RowSpan(*one) for one in groups if one[1] < one[2]]
+        return [RowSpan(*span) for span in groups if span[1] < span[2]]
 
     def first_rows(self, groups: Sequence[int]) -> list[int]:
         """Return the live rows of the table before each of some row groups that may match."""
-        found: list[int] = self.plan.firsts[self.plan.groups.searchsorted(groups)].tolist()
-        return found
+        firsts: list[int] = self.plan.firsts[self.plan.groups.searchsorted(groups)].tolist()
+        return firsts
 
     def within(self, spans: Sequence[RowSpan]) -> list[RowSpan]:
         """Return the spans of row groups in which a row may match."""
@@ -153,12 +153,12 @@ class Scan:
             schema = self.projection.schema
             joined = {
                 index: pa.chunked_array(
-                    [chunk for one in results for chunk in one.columns[index].chunks],
+                    [chunk for result in results for chunk in result.columns[index].chunks],
                     schema.field(index).type,
                 )
                 for index in columns
             }
-            return FilteredRows([rows for one in results for rows in one.selection], joined)
+            return FilteredRows([rows for result in results for rows in result.selection], joined)
         finally:
             if asked is not None:
                 asked.close()
@@ -204,7 +204,7 @@ class Scan:
 
     def blocks(self, spans: Sequence[RowSpan]) -> Blocks:
         """Return the live rows of these spans in which a row may match."""
-        deleted = self.projection.version.deleted_in(one.group for one in spans)
+        deleted = self.projection.version.deleted_in(span.group for span in spans)
         # Pages are of stored rows.
         return self.plan.blocks.within(stored_spans(deleted, spans)).live(deleted)
 
@@ -243,12 +243,12 @@ def _new_plan(projection: Projection, filters: pc.Expression) -> Plan:
         steps.sort(key=partial(_rank, wider))
     columns = sorted({index for step in steps for index in step.columns})
     compared = sorted({index for step in steps for index in step.pruner.columns})
-    count, found = 0, []
+    count, judged = 0, []
     for runs in _runs(wider, steps, compared):
-        found.append(_judged(wider, steps, compared, runs))
-        count += sum(len(one) for *_, one in runs)
-    blocks = Blocks.joined([one for one, _ in found])
-    groups, firsts, rows = np.concatenate([places for _, places in found], axis=1)
+        judged.append(_judged(wider, steps, compared, runs))
+        count += sum(len(run) for *_, run in runs)
+    blocks = Blocks.joined([blocks_of_runs for blocks_of_runs, _ in judged])
+    groups, firsts, rows = np.concatenate([places for _, places in judged], axis=1)
     return Plan(
         expression,
         None if wider is projection else wider,
@@ -282,20 +282,20 @@ def _runs(
         return evaluate(steps, records.entries, zones)[0]
 
     lines = [projection.nodes(index)[0] for index in compared]
-    found: list[_Placed] = []
+    together: list[_Placed] = []
     count = 0
     for first, rows, whole in projection.version.pruned(lines, may_match):
         ends = whole.groups["rows"].astype(np.int64).cumsum()
         for start in range(0, len(whole), _GROUPS_AT_ONCE):
             before = rows + int(ends[start - 1]) if start else rows
-            one = whole.cut(start, min(start + _GROUPS_AT_ONCE, len(whole)))
-            found.append((first + start, before, one))
-            count += len(one)
+            cut = whole.cut(start, min(start + _GROUPS_AT_ONCE, len(whole)))
+            together.append((first + start, before, cut))
+            count += len(cut)
             if count >= _GROUPS_AT_ONCE:
-                yield found
-                found, count = [], 0
+                yield together
+                together, count = [], 0
     # At least once: then all is there, for no rows.
-    yield found
+    yield together
 
 
 def _judged(
@@ -305,22 +305,22 @@ def _judged(
 
     And of these row groups: their numbers, the live rows before each, and its live rows.
     """
-    stored = _numbers(one.groups["stored"] for *_, one in runs)
-    groups = _numbers(first + np.arange(len(one)) for first, _, one in runs)
-    live = [(first, one.groups["rows"].astype(np.int64)) for _, first, one in runs]
+    stored = _numbers(run.groups["stored"] for *_, run in runs)
+    groups = _numbers(first + np.arange(len(run)) for first, _, run in runs)
+    live = [(first, run.groups["rows"].astype(np.int64)) for _, first, run in runs]
     firsts = _numbers(first + of.cumsum() - of for first, of in live)
-    read = [one for *_, one in runs]
+    read = [run for *_, run in runs]
     records = {index: records_of(projection, index, read) for index in compared}
     sizes = np.maximum(stored, 1)
-    for one in records.values():
-        has_pages = one.parts["pages"] > 1
-        page_rows = np.left_shift(1, one.parts["page"], dtype=np.int64)
+    for of_column in records.values():
+        has_pages = of_column.parts["pages"] > 1
+        page_rows = np.left_shift(1, of_column.parts["page"], dtype=np.int64)
         sizes = np.where(has_pages, np.minimum(sizes, page_rows), sizes)
     is_open = np.ones((len(steps), len(groups)), np.bool_)
     blocks, which = Blocks(groups, np.zeros_like(stored), stored, is_open).pages(sizes)
     zones = {
-        index: _zones(projection.schema.field(index).type, one, which, blocks.starts)
-        for index, one in records.items()
+        index: _zones(projection.schema.field(index).type, of_column, which, blocks.starts)
+        for index, of_column in records.items()
     }
     may_match, is_open = evaluate(steps, len(blocks), zones)
     blocks = replace(blocks, open=is_open)[may_match].merged()
@@ -357,7 +357,7 @@ def records_of(projection: Projection, index: int, runs: Sequence[Run] | None = 
     version, lines = projection.version, [projection.nodes(index)[0]]
     records = version.records(lines) if runs is None else version.records_of(lines, runs)
     if projection.is_field(index):
-        known = [version.facts.groups] if runs is None else [one.groups for one in runs]
+        known = [version.facts.groups] if runs is None else [run.groups for run in runs]
         if (records.parts["rows"] != _numbers(of["stored"] for of in known)).any():
             name = projection.schema.field(index).name
             raise CorruptError(

@@ -28,10 +28,12 @@ class Window(Generic[T]):
 
     def __init__(self, store: Store, wanted: Sequence[Demand[T]]) -> None:
         """Ask for the ranges."""
-        self.waiting = [one for _, _, one in wanted]
+        self.waiting = [demand for _, _, demand in wanted]
         self._asked = [
             fetched(
-                store, [one for some, single, _ in wanted if single is kind for one in some], kind
+                store,
+                [part for ranges, single, _ in wanted if single is kind for part in ranges],
+                kind,
             )
             for kind in {single for _, single, _ in wanted}
         ]
@@ -54,8 +56,8 @@ class Window(Generic[T]):
 
     def close(self) -> None:
         """Forget what was asked for; closing twice is harmless."""
-        for one in self._asked:
-            one.close()
+        for asked in self._asked:
+            asked.close()
 
 
 class Ahead(Closing, Generic[T]):
@@ -80,8 +82,8 @@ class Ahead(Closing, Generic[T]):
 
     def close(self) -> None:
         """Forget all windows."""
-        for one in self._windows:
-            one.close()
+        for window in self._windows:
+            window.close()
 
 
 def fetched(store: Store, ranges: Sequence[ByteRange], is_single: bool) -> Lock:
@@ -92,13 +94,13 @@ def fetched(store: Store, ranges: Sequence[ByteRange], is_single: bool) -> Lock:
 
 def _cut(wanted: Iterable[Demand[T]]) -> Iterator[list[Demand[T]]]:
     """Yield windows of about the same bytes."""
-    found: list[Demand[T]] = []
+    window: list[Demand[T]] = []
     nbytes = 0
-    for one in wanted:
-        found.append(one)
-        nbytes += sum([stop - start for _, start, stop in one[0]])
+    for demand in wanted:
+        window.append(demand)
+        nbytes += sum([stop - start for _, start, stop in demand[0]])
         if nbytes >= tuning.current.ahead_bytes // _SHARE:
-            yield found
-            found, nbytes = [], 0
-    if found:
-        yield found
+            yield window
+            window, nbytes = [], 0
+    if window:
+        yield window

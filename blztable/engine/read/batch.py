@@ -104,7 +104,7 @@ def read_batches(
             type_.id in NUMPY_TYPES or pa.types.is_boolean(type_)
         ):
             kinds.setdefault((type_, index in with_nans), []).append(index)
-    found: dict[int, pa.ChunkedArray] = {}
+    arrays: dict[int, pa.ChunkedArray] = {}
     batches = []
     for (type_, has_nans), of_kind in kinds.items():
         if len(of_kind) * len(groups) >= least:
@@ -113,12 +113,12 @@ def read_batches(
             batches.append(_Columns(parts, of_kind, lines, records, of_groups, type_, has_nans))
     if not batches:
         return {}
-    nbytes = sum(one.nbytes for one in batches)
+    nbytes = sum(batch.nbytes for batch in batches)
     check_memory(nbytes, version.store.name)
-    if nbytes > DOUBTED_BYTES and any(one.is_doubted for one in batches):
+    if nbytes > DOUBTED_BYTES and any(batch.is_doubted for batch in batches):
         return {}
-    for one in batches:
-        one.allocate()
+    for batch in batches:
+        batch.allocate()
     reader = _MatrixReader(parts, groups, of_groups, batches, progress)
     report = progress.report if progress else None
     if version.store.fetches:
@@ -127,9 +127,9 @@ def read_batches(
     else:
         is_small = nbytes < tuning.current.matrix_shared_bytes
         run(map(reader.task, reader.cells()), report, is_alone=is_small)
-    for one in batches:
-        found |= one.arrays()
-    return found
+    for batch in batches:
+        arrays |= batch.arrays()
+    return arrays
 
 
 def _checked(parts: OpenParts, lines: Sequence[int], groups: Sequence[int]) -> Records:
@@ -329,8 +329,8 @@ class _MatrixReader:
         self._progress = progress
         self._live = of_groups["rows"].astype(np.int64)
         self._bundles = of_groups["file"].tolist()
-        for number, one in enumerate(columns):
-            one.form_of["type"] = number
+        for number, column in enumerate(columns):
+            column.form_of["type"] = number
 
     def task(self, cells: _Cells) -> Task:
         """Return the task that reads and decodes some parts."""
@@ -344,27 +344,27 @@ class _MatrixReader:
 
     def _ranges(self, cells: _Cells) -> list[ByteRange]:
         """Return the ranges of files that a task reads."""
-        found: list[ByteRange] = []
+        ranges: list[ByteRange] = []
         for number, columns in enumerate(self._columns):
             some = cells.cell[cells.which == number]
             is_matrix = columns.is_matrix[some] & ~columns.is_empty[some]
             for file, start, length in self._runs(columns, some[is_matrix])[0]:
-                found.append((file.key, start, start + length))
-            for one in some[~is_matrix & ~columns.is_empty[some]].tolist():
-                part = self._part(columns, one)
-                found += part.ranges([slice(0, part.rows)])
-        return found
+                ranges.append((file.key, start, start + length))
+            for cell in some[~is_matrix & ~columns.is_empty[some]].tolist():
+                part = self._part(columns, cell)
+                ranges += part.ranges([slice(0, part.rows)])
+        return ranges
 
     def cells(self) -> Iterator[_Cells]:
         """Yield the parts of each task, in the order of the files."""
         entries = len(self._groups)
         which = np.concatenate(
-            [np.full(len(one.base), number) for number, one in enumerate(self._columns)]
+            [np.full(len(column.base), number) for number, column in enumerate(self._columns)]
         )
-        cell = np.concatenate([np.arange(len(one.base)) for one in self._columns])
-        files = np.concatenate([one.records.parts["file"] for one in self._columns])
-        offsets = np.concatenate([one.records.parts["offset"] for one in self._columns])
-        sizes = np.concatenate([one.form_of["nbytes"] for one in self._columns])
+        cell = np.concatenate([np.arange(len(column.base)) for column in self._columns])
+        files = np.concatenate([column.records.parts["file"] for column in self._columns])
+        offsets = np.concatenate([column.records.parts["offset"] for column in self._columns])
+        sizes = np.concatenate([column.form_of["nbytes"] for column in self._columns])
         order = np.lexsort((offsets, files, cell % entries))
         which, cell = which[order], cell[order]
         ends = np.cumsum(sizes[order] + tuning.current.one_thread_bytes // MOST_PARTS)
@@ -389,9 +389,9 @@ class _MatrixReader:
             except (*DAMAGED, blosc.blosc_extension.error, ValueError):
                 # One by one they say what is wrong, and where.
                 rest = some
-            singles += [(columns, one) for one in rest.tolist()]
-        for columns, one in singles:
-            self._decode_one(columns, one)
+            singles += [(columns, cell) for cell in rest.tolist()]
+        for columns, cell in singles:
+            self._decode_one(columns, cell)
         if self._progress is not None:
             live = self._live[cells.cell % len(self._groups)]
             self._progress.add(float(live.sum()))
@@ -493,8 +493,8 @@ class _MatrixReader:
         is_shared = number == self._bundles[entry]
         version, line = self._parts.version, columns.lines[column]
         key = layout.part(layout.SHARED if is_shared else version.paths[line], number)
-        one = columns.records.parts[cell]
-        size = int(one["offset"] + one["cbytes"])
+        record = columns.records.parts[cell]
+        size = int(record["offset"] + record["cbytes"])
         return PartFile(self._parts.files, key, version, self._groups[entry], size)
 
     def _chunks(

@@ -106,10 +106,10 @@ class OpenColumns(Closing):
         deleted = self._deleted_in(selected) if self.version.facts.deleted_rows else ()
         if deleted:
             selected = selection.stored_spans(deleted, selected)
-        found = self._read(indices, selected, progress, with_nans)
+        arrays = self._read(indices, selected, progress, with_nans)
         if deleted:
-            found = selection.without_deleted(found, deleted, selected)
-        return list(map(found.__getitem__, indices))
+            arrays = selection.without_deleted(arrays, deleted, selected)
+        return list(map(arrays.__getitem__, indices))
 
     def rows(
         self,
@@ -123,13 +123,13 @@ class OpenColumns(Closing):
         """
         if self.version.facts.deleted_rows and (deleted := self._deleted_in(selected)):
             selected = selection.stored_rows(deleted, selected)
-        found = self._read(indices, selected)
+        arrays = self._read(indices, selected)
         if order is not None:
-            found = {index: selection.reordered(one, order) for index, one in found.items()}
-        return list(map(found.__getitem__, indices))
+            arrays = {index: selection.reordered(array, order) for index, array in arrays.items()}
+        return list(map(arrays.__getitem__, indices))
 
     def _deleted_in(self, selected: Sequence[RowSelection]) -> DeletedIn:
-        return self.version.deleted_in([one.group for one in selected])
+        return self.version.deleted_in([rows.group for rows in selected])
 
     def fetched(
         self, indices: Sequence[int], selected: Sequence[RowSpan], most: int | None = None
@@ -138,7 +138,7 @@ class OpenColumns(Closing):
 
         Nothing is asked for if it is more than `most` bytes.
         """
-        deleted = self.version.deleted_in(one.group for one in selected)
+        deleted = self.version.deleted_in(rows.group for rows in selected)
         reads = self._reads(indices, selection.stored_spans(deleted, selected))[1]
         ranges, is_single = ranges_of(reads)
         if most is not None and sum([stop - start for _, start, stop in ranges]) > most:
@@ -153,7 +153,10 @@ class OpenColumns(Closing):
             line = self.projection.nodes(index)[0]
             return {line: selection.of_spans(self.version.parts(line), selected)}
         pages = self._nested(index, selected).pages
-        return {line: [one for one in of if isinstance(one, RowSpan)] for line, of in pages.items()}
+        return {
+            line: [rows for rows in selected if isinstance(rows, RowSpan)]
+            for line, selected in pages.items()
+        }
 
     def codes(
         self, index: int, selected: Sequence[RowSpan], rows_per_value: float
@@ -173,10 +176,10 @@ class OpenColumns(Closing):
                 rows = 0
                 for span in of_group:
                     rows += span.stop - span.start
-                found = self.values_of_codes(index, group, int(rows / rows_per_value))
-                if found is None:
+                some = self.values_of_codes(index, group, int(rows / rows_per_value))
+                if some is None:
                     return None
-                values.append(found)
+                values.append(some)
             (line,) = self.projection.nodes(index)
             deleted = self.version.deleted_in(groups) if self.version.facts.deleted_rows else ()
             if deleted:
@@ -205,9 +208,9 @@ class OpenColumns(Closing):
         part = self.parts.open(self.projection.nodes(index)[0], group)
         values = part.known_values
         if values is None:
-            found: list[pa.Array | None] = []
-            run([partial(_append_values, found, part, most)], is_alone=True)
-            (values,) = found
+            answers: list[pa.Array | None] = []
+            run([partial(_append_values, answers, part, most)], is_alone=True)
+            (values,) = answers
         elif len(values) > most:
             return None
         if values is None or not pa.types.is_dictionary(type_):
@@ -230,21 +233,21 @@ class OpenColumns(Closing):
         with_nans: Container[int] = (),
     ) -> dict[int, pa.ChunkedArray]:
         """Return stored rows of columns, by index."""
-        found: dict[int, pa.ChunkedArray] = {}
+        columns: dict[int, pa.ChunkedArray] = {}
         if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
-            found = self._batches(indices, selected, progress, with_nans)
+            columns = self._batches(indices, selected, progress, with_nans)
         rest = dict.fromkeys(indices)
-        for index in found:
+        for index in columns:
             del rest[index]
         nested, reads = self._reads([*rest], selected, with_nans)
         arrays = iter(read_flat(self.parts, reads, progress))
         for index in rest:
             if index in nested:
-                one = nested[index]
-                found[index] = one.array(dict(zip(one.pages, arrays, strict=False)))
+                read = nested[index]
+                columns[index] = read.array(dict(zip(read.pages, arrays, strict=False)))
             else:
-                found[index] = next(arrays)
-        return found
+                columns[index] = next(arrays)
+        return columns
 
     def _reads(
         self,
@@ -265,8 +268,8 @@ class OpenColumns(Closing):
         for index, lines in nodes.items():
             type_ = projection.schema.field(index).type
             if not is_flat and is_nested(type_):
-                nested[index] = one = NestedRead(parts, type_, lines, selected)
-                reads += [FlatRead(parts, line, by_group(of)) for line, of in one.pages.items()]
+                nested[index] = read = NestedRead(parts, type_, lines, selected)
+                reads += [FlatRead(parts, line, by_group(of)) for line, of in read.pages.items()]
             elif index in projection.dictionaries:
                 reads.append(DictionaryRead(parts, lines[0], chosen, type_))
             else:
@@ -282,7 +285,7 @@ class OpenColumns(Closing):
         with_nans: Container[int],
     ) -> dict[int, pa.ChunkedArray]:
         """Return the columns that many small parts are read of at once."""
-        spans = [one for one in selected if isinstance(one, RowSpan)]
+        spans = [rows for rows in selected if isinstance(rows, RowSpan)]
         if not spans and selected:
             return self._picked(indices, selected, progress)
         if len(spans) < len(selected):
@@ -296,26 +299,26 @@ class OpenColumns(Closing):
         progress: Progress | None,
     ) -> dict[int, pa.ChunkedArray]:
         """Return rows of columns that small parts are read of whole, and at once."""
-        picked = [one.picked() for one in selected]
-        groups = np.array([one.group for one in picked], np.int64)
+        picked = [rows.picked() for rows in selected]
+        groups = np.array([rows.group for rows in picked], np.int64)
         if (
             len(groups) * len(indices) < tuning.current.matrix_columns_read
             or (groups[1:] <= groups[:-1]).any()
         ):
             return {}
         stored = self.version.group_records(groups)["stored"].astype(np.int64)
-        rows = sum([one.count for one in picked])
+        rows = sum([rows.count for rows in picked])
         if rows * tuning.current.rows_per_selected < int(stored.sum()):
             return {}
         spans = [
             RowSpan(group, 0, count)
             for group, count in zip(groups.tolist(), stored.tolist(), strict=True)
         ]
-        found = read_batches(self.parts, self._lines(indices), spans, progress, ())
+        arrays = read_batches(self.parts, self._lines(indices), spans, progress, ())
         starts = (stored.cumsum() - stored).tolist()
-        places = [one.rows + start for one, start in zip(picked, starts, strict=True)]
+        places = [rows.rows + start for rows, start in zip(picked, starts, strict=True)]
         chosen = pa.array(np.concatenate(places))
-        return {index: column.take(chosen) for index, column in found.items()}
+        return {index: column.take(chosen) for index, column in arrays.items()}
 
     def _lines(self, indices: Sequence[int]) -> dict[int, int]:
         """Return the lines of those columns that are neither nested nor read as dictionaries."""
@@ -332,9 +335,9 @@ class OpenColumns(Closing):
         return NestedRead(self.parts, type_, self.projection.nodes(index), selected)
 
 
-def _append_values(found: list[pa.Array | None], part: Part, most: int) -> None:
+def _append_values(answers: list[pa.Array | None], part: Part, most: int) -> None:
     with part.errors:
-        found.append(part.values_of_codes(most))
+        answers.append(part.values_of_codes(most))
 
 
 def as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -46,12 +46,12 @@ def read_flat(
 ) -> list[pa.ChunkedArray]:
     """Read the rows of each node; LimitError if the machine has not the memory for all of them."""
     nbytes = 0
-    for one in reads:
-        nbytes += one.nbytes
+    for read in reads:
+        nbytes += read.nbytes
     if nbytes > UNCHECKED_BYTES:
         check_memory(nbytes, parts.version.store.name)
     if nbytes > DOUBTED_BYTES:
-        run([part.prove for one in reads for part in one.parts() if part.is_doubted])
+        run([part.prove for read in reads for part in read.parts() if part.is_doubted])
     sized = chain.from_iterable(map(methodcaller("tasks"), reads))
     report = progress.report if progress else None
     if parts.version.store.fetches:
@@ -66,16 +66,16 @@ def read_flat(
 
 def ranges_of(reads: Iterable["FlatRead"]) -> tuple[list[ByteRange], bool]:
     """Return the ranges of files that reads may need, and whether these are of single rows."""
-    wanted = [one for read in reads for one in read.wanted()]
+    wanted = [demand for read in reads for demand in read.wanted()]
     is_single = any(isinstance(rows, np.ndarray) for _, rows in wanted)
-    return [one for part, rows in wanted for one in part.ranges(rows)], is_single
+    return [byte_range for part, rows in wanted for byte_range in part.ranges(rows)], is_single
 
 
 def _fetched(
     ahead: Ahead["SizedTask"], sized: Iterable["SizedTask"], progress: Progress | None
 ) -> Iterator[Task]:
     """Yield the tasks, whose bytes are asked for window by window."""
-    wanted = ((one[2].ranges(one[3]), isinstance(one[3], np.ndarray), one) for one in sized)
+    wanted = ((task[2].ranges(task[3]), isinstance(task[3], np.ndarray), task) for task in sized)
     for window in ahead.windows(wanted):
         yield from window.tasks(joined(window.waiting, progress))
 
@@ -84,20 +84,20 @@ def _fetched(
 SizedTask = tuple[int, float, Part, Chosen, Callable[[], None]]
 
 
-def joined(tasks: Iterable[SizedTask], progress: Progress | None) -> list[Task]:
+def joined(sized: Iterable[SizedTask], progress: Progress | None) -> list[Task]:
     """Return tasks of several small ones."""
-    found: list[Task] = []
+    tasks: list[Task] = []
     waiting: list[Callable[[], None]] = []
     nbytes, cells = 0, 0.0
-    for size, share, _, _, task in tasks:
+    for size, share, _, _, task in sized:
         waiting.append(task)
         nbytes, cells = nbytes + max(size, LEAST_BYTES), cells + share
         if nbytes >= tuning.current.read_task_bytes:
-            found.append(partial(_run_all, waiting, cells, progress))
+            tasks.append(partial(_run_all, waiting, cells, progress))
             waiting, nbytes, cells = [], 0, 0.0
     if waiting:
-        found.append(partial(_run_all, waiting, cells, progress))
-    return found
+        tasks.append(partial(_run_all, waiting, cells, progress))
+    return tasks
 
 
 def _run_all(tasks: list[Callable[[], None]], cells: float, progress: Progress | None) -> None:
@@ -152,11 +152,11 @@ class FlatRead:
 
     def parts(self) -> list[Part]:
         """Return the parts that have the rows."""
-        return [one[0] for one in self._rows]
+        return [part for part, *_ in self._rows]
 
     def wanted(self) -> list[tuple[Part, Chosen]]:
         """Return the parts, and which rows of each."""
-        return [one[:2] for one in self._rows]
+        return [(part, rows) for part, rows, *_ in self._rows]
 
     def tasks(self) -> list[SizedTask]:
         """Make the memory of values of one width; return the tasks.
@@ -167,7 +167,7 @@ class FlatRead:
         if self._width is not None:
             self._buffer = pa.allocate_buffer(self.count * self._width)
             self._values = np.frombuffer(self._buffer, np.uint8)
-        found: list[SizedTask] = []
+        tasks: list[SizedTask] = []
         first = 0
         self._arrays = [None] * len(self._rows)
         most = 2 * tuning.current.span_bytes
@@ -175,18 +175,18 @@ class FlatRead:
             share = part.share / max(part.rows, 1)
             if self._width is None:
                 make = partial(self._make, number, part, rows)
-                found.append((nbytes, share * count, part, rows, make))
+                tasks.append((nbytes, share * count, part, rows, make))
             elif nbytes <= most:
                 task = partial(self._fill, part, rows, first, first + count)
-                found.append((nbytes, share * count, part, rows, task))
+                tasks.append((nbytes, share * count, part, rows, task))
                 first += count
             else:
                 for some in _cut(part, rows):
                     count = count_of(some)
                     task = partial(self._fill, part, some, first, first + count)
-                    found.append((int(part.row_bytes * count), share * count, part, some, task))
+                    tasks.append((int(part.row_bytes * count), share * count, part, some, task))
                     first += count
-        return found
+        return tasks
 
     def _fill(self, part: Part, rows: Chosen, first: int, last: int) -> None:
         """Decode values of one width to their place."""
@@ -227,7 +227,7 @@ class FlatRead:
         if not arrays:
             return pa.chunked_array([nulls(0, self.type)], self.type)
         if arrays[0].type.id != self.type.id:
-            arrays = [one.cast(self.type) for one in _together(arrays)]
+            arrays = [array.cast(self.type) for array in _together(arrays)]
             return pa.chunked_array(arrays, self.type)
         return pa.chunked_array(_together(arrays), self.type)
 
@@ -275,27 +275,27 @@ class DictionaryRead(FlatRead):
 
 def by_group(selected: Sequence[RowSelection]) -> list[GroupRows]:
     """Return the rows of each row group, and their number; spans of one are joined."""
-    found: list[GroupRows] = []
+    groups: list[GroupRows] = []
     group: int | None = None
     slices: list[slice] = []
     count = 0
-    for one in selected:
-        if isinstance(one, RowIndices):
-            if len(one.rows):
-                found.append((one.group, one.rows, len(one.rows)))
+    for rows in selected:
+        if isinstance(rows, RowIndices):
+            if len(rows.rows):
+                groups.append((rows.group, rows.rows, len(rows.rows)))
                 group = None
-        elif one.start < one.stop:
-            if one.group != group:
-                group, slices, count = one.group, [], 0
+        elif rows.start < rows.stop:
+            if rows.group != group:
+                group, slices, count = rows.group, [], 0
             else:
-                found.pop()
-            if slices and slices[-1].stop == one.start:
-                slices[-1] = slice(slices[-1].start, one.stop)
+                groups.pop()
+            if slices and slices[-1].stop == rows.start:
+                slices[-1] = slice(slices[-1].start, rows.stop)
             else:
-                slices.append(slice(one.start, one.stop))
-            count += one.stop - one.start
-            found.append((group, slices, count))
-    return found
+                slices.append(slice(rows.start, rows.stop))
+            count += rows.stop - rows.start
+            groups.append((group, slices, count))
+    return groups
 
 
 @lru_cache(maxsize=1024)
@@ -317,10 +317,10 @@ def _cut(part: Part, rows: Chosen) -> Iterator[Chosen]:
     stream = part.streams.get(VALUES)
     step = max(stream.rows_of_chunk(width), 8) if stream is not None else most
     step *= max(most // step, 1)
-    for one in rows:
-        start = one.start
-        while start < one.stop:
-            stop = min((start // step + 1) * step, one.stop)
+    for span in rows:
+        start = span.start
+        while start < span.stop:
+            stop = min((start // step + 1) * step, span.stop)
             yield [slice(start, stop)]
             start = stop
 
@@ -331,16 +331,16 @@ def _together(arrays: Sequence[pa.Array]) -> list[pa.Array]:
         return list(arrays)
     if pa.types.is_dictionary(arrays[0].type):
         return _of_same_items(arrays)
-    found: list[pa.Array] = []
+    concatenated: list[pa.Array] = []
     waiting: list[pa.Array] = []
     nbytes = 0
-    for one in arrays:
-        waiting.append(one)
-        nbytes += one.nbytes
+    for array in arrays:
+        waiting.append(array)
+        nbytes += array.nbytes
         if nbytes >= JOINED_BYTES:
-            found.append(_concatenated(waiting))
+            concatenated.append(_concatenated(waiting))
             waiting, nbytes = [], 0
-    return [*found, _concatenated(waiting)] if waiting else found
+    return [*concatenated, _concatenated(waiting)] if waiting else concatenated
 
 
 def _concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -349,17 +349,17 @@ def _concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
 
 def _of_same_items(arrays: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
     """Return dictionary arrays of which neighbours with the same items are joined."""
-    found: list[list[pa.DictionaryArray]] = []
-    for one in arrays:
-        if found and is_same(found[-1][0].dictionary, one.dictionary):
-            found[-1].append(one)
+    groups: list[list[pa.DictionaryArray]] = []
+    for array in arrays:
+        if groups and is_same(groups[-1][0].dictionary, array.dictionary):
+            groups[-1].append(array)
         else:
-            found.append([one])
+            groups.append([array])
     joined_arrays = []
-    for group in found:
+    for group in groups:
         first = group[0]
         if len(group) > 1:
-            indices = pa.concat_arrays([one.indices for one in group])
+            indices = pa.concat_arrays([array.indices for array in group])
             first = pa.DictionaryArray.from_arrays(
                 indices, first.dictionary, ordered=first.type.ordered, safe=False
             )

@@ -303,9 +303,9 @@ def _picked(
     arrays: Sequence[pa.Array], spans: Sequence[RowSpan], picked: Sequence[RowIndices]
 ) -> Iterator[pa.Array]:
     """Yield single rows of spans."""
-    for one in picked:
+    for indices in picked:
         for array, span in zip(arrays, spans, strict=True):
-            if span.group == one.group:
-                rows = one.rows[(one.rows >= span.start) & (one.rows < span.stop)]
+            if span.group == indices.group:
+                rows = indices.rows[(indices.rows >= span.start) & (indices.rows < span.stop)]
                 if len(rows):
                     yield taken(array, rows - span.start)

@@ -275,11 +275,11 @@ class StoredStream:
         self._file.read_into(begin, raw)
         if stop - first == 1:
             return [raw]
-        found = []
+        pieces = []
         for number in range(first, stop):
             place = offsets[number] - begin
-            found.append(raw[place : place + sizes[number]])
-        return found
+            pieces.append(raw[place : place + sizes[number]])
+        return pieces
 
     def extents(self, starts: Array, stops: Array) -> Iterator[tuple[int, int]]:
         """Yield where the chunks that have some bytes begin and end in the file."""
@@ -451,20 +451,22 @@ class Part(EncodedRows):
         first, last = records.first_stream[number : number + 2].tolist()
         items: list[tuple[Any, Array]] = []
         for place in range(first, last):
-            one = records.streams[place].item()
+            record = records.streams[place].item()
             low, high = records.first_word[place : place + 2].tolist()
             words = records.words[low:high]
-            if one[4] == PER_ITEM:
-                items.append((one, words))
+            if record[4] == PER_ITEM:
+                items.append((record, words))
                 continue
             low, high = records.first_chunk[place : place + 2].tolist()
             offsets = records.chunk_offset[low:high]
             if items:
                 # The records have no chunks of items, which lie before these.
                 offsets = offsets + self._item_bytes_of(records, number)
-            streams[one[3]] = StoredStream(one, words, records.chunks[low:high], offsets, file)
-        for one, words in items:
-            streams[VALUES] = ItemStream(one, words, file, self._item_places(records, number))
+            streams[record[3]] = StoredStream(
+                record, words, records.chunks[low:high], offsets, file
+            )
+        for record, words in items:
+            streams[VALUES] = ItemStream(record, words, file, self._item_places(records, number))
 
     def _item_bytes_of(self, records: Records, number: int) -> int:
         """Return the bytes of the chunks of items and their digests."""
@@ -493,8 +495,8 @@ class Part(EncodedRows):
     @cached_property
     def kept_nbytes(self) -> int:
         """Return the bytes that the part takes in memory while it is kept, about."""
-        items = sum(one.nbytes for one in self.streams.values() if one.name >= ITEMS_VALID)
-        return PART_BYTES + sum(one.words.nbytes for one in self.streams.values()) + 2 * items
+        items = sum(stream.nbytes for stream in self.streams.values() if stream.name >= ITEMS_VALID)
+        return PART_BYTES + sum(stream.words.nbytes for stream in self.streams.values()) + 2 * items
 
     @cached_property
     def row_bytes(self) -> float:
@@ -517,9 +519,9 @@ class Part(EncodedRows):
     def is_doubted(self) -> bool:
         """True if its chunks claim far more bytes than they have; see DOUBTED_BYTES."""
         # Of items, each chunk is compared with its length before it is decompressed.
-        streams = [one for one in self.streams.values() if one.kind != PER_ITEM]
-        claimed = sum([one.nbytes for one in streams])
-        return claimed > DOUBTED_RATIO * sum([one.cbytes for one in streams])
+        streams = [stream for stream in self.streams.values() if stream.kind != PER_ITEM]
+        claimed = sum([stream.nbytes for stream in streams])
+        return claimed > DOUBTED_RATIO * sum([stream.cbytes for stream in streams])
 
     def prove(self) -> None:
         """Decompress all chunks to scratch memory; CorruptError if they claim what they lack."""
@@ -611,12 +613,12 @@ class OpenParts(Closing):
         rows, bundles = of_groups["rows"].tolist(), of_groups["file"].tolist()
         nbytes = DESCRIBED_BYTES + records.nbytes // max(len(records.parts), 1)
         places = [(line, place) for line in lines for place in range(len(groups))]
-        found = {
+        described = {
             (line, groups[place]): _Described(records, number, rows[place], bundles[place])
             for number, (line, place) in enumerate(places)
         }
-        self._described.keep_all(found, nbytes)
-        return found
+        self._described.keep_all(described, nbytes)
+        return described
 
     def check_records(self, lines: Sequence[int], records: Records) -> None:
         """Compare records with the types of nodes; CorruptError names the column."""

@@ -89,10 +89,10 @@ class Run:
                 return self._records
             return self._records.of(lines, range(len(self)))
         with ErrorContext(self.name):
-            found = self.leaf.records(lines)
-        if len(self) == found.entries:
-            return found
-        return found.of(range(found.columns), range(self._start, self._start + len(self)))
+            records = self.leaf.records(lines)
+        if len(self) == records.entries:
+            return records
+        return records.of(range(records.columns), range(self._start, self._start + len(self)))
 
     def cut(self, start: int, stop: int) -> "Run":
         """Return the entries from `start` to `stop`."""
@@ -181,9 +181,9 @@ class Leaves:
         if not self.store.fetches:
             return Nothing()
         some = [run.groups[entry] for run, entry in entries]
-        numbers = [(int(one["file"]), int(one["size"])) for one in some]
+        leaves = [(int(group["file"]), int(group["size"])) for group in some]
         return self.store.fetch(
-            [(layout.leaf(one), 0, size + 1) for one, size in numbers if one not in self._read]
+            [(layout.leaf(leaf), 0, size + 1) for leaf, size in leaves if leaf not in self._read]
         )
 
     def open(self, level: int, columns: int, entry: Array) -> Run:
@@ -254,26 +254,26 @@ class Facts:
     @cached_property
     def totals(self) -> tuple[Array, Array]:
         """The decoded bytes of each node, and those on disk."""
-        found = np.zeros((2, self.columns), np.int64)
+        totals = np.zeros((2, self.columns), np.int64)
         for run in self.runs:
             parts = run.records().parts.reshape(self.columns, len(run))
-            for total, field in zip(found, ("nbytes", "cbytes"), strict=True):
+            for total, field in zip(totals, ("nbytes", "cbytes"), strict=True):
                 total += parts[field].astype(np.int64).sum(1)
-        return found[0], found[1]
+        return totals[0], totals[1]
 
     def total(self, line: int) -> tuple[int, int]:
         """Return `totals` of one node; only its records are read, or all if many are asked for."""
         if "totals" in self.__dict__ or len(self._totals) >= FEW_NODES:
             decoded, stored = self.totals
             return int(decoded[line]), int(stored[line])
-        found = self._totals.get(line)
-        if found is None:
+        totals = self._totals.get(line)
+        if totals is None:
             parts = [run.records([line]).parts for run in self.runs]
             nbytes, cbytes = (
-                sum([int(one[field].sum()) for one in parts]) for field in ("nbytes", "cbytes")
+                sum([int(part[field].sum()) for part in parts]) for field in ("nbytes", "cbytes")
             )
-            found = self._totals[line] = nbytes, cbytes
-        return found
+            totals = self._totals[line] = nbytes, cbytes
+        return totals
 
     def walk(
         self, wanted: Array | None = None, *, are_rows: bool = False
@@ -311,7 +311,7 @@ class Facts:
                 level.append((run, group, rows))
                 group += run.count
                 rows += int(run.groups["rows"].sum())
-            while level := [one for one in level if one[0].level]:
+            while level := [pair for pair in level if pair[0].level]:
                 below = []
                 for run, group, rows in level:
                     groups = _before(run.groups["groups"], group)
@@ -322,7 +322,7 @@ class Facts:
                         if number not in met:
                             met.add(number)
                             below.append((run, entry, int(groups[entry]), int(before[entry])))
-                asked.enter_context(self.leaves.asked([(one[0], one[1]) for one in below]))
+                asked.enter_context(self.leaves.asked([(pair[0], pair[1]) for pair in below]))
                 # Those of the lowest level are opened when the walk comes to them.
                 level = [
                     (self.below(run, entry), group, rows)
@@ -374,17 +374,19 @@ class Facts:
 
     def group_records(self, groups: Array | None) -> Array:
         """Return the record of each of some row groups, which ascend; None means all."""
-        found = [np.zeros(0, GROUP)]
+        records = [np.zeros(0, GROUP)]
         for first, _, run in self.walk(groups):
-            found.append(run.groups if groups is None else run.groups[_within(groups, first, run)])
-        return np.concatenate(found)
+            records.append(
+                run.groups if groups is None else run.groups[_within(groups, first, run)]
+            )
+        return np.concatenate(records)
 
     def first_rows(self, groups: Array) -> Array:
         """Return the number of live rows before each of some row groups, which ascend."""
-        found = [np.zeros(0, np.int64)]
+        firsts = [np.zeros(0, np.int64)]
         for first, rows, run in self.walk(groups):
-            found.append(_before(run.groups["rows"], rows)[_within(groups, first, run)])
-        return np.concatenate(found)
+            firsts.append(_before(run.groups["rows"], rows)[_within(groups, first, run)])
+        return np.concatenate(firsts)
 
     def located(self, rows: Array) -> tuple[Array, Array]:
         """Return the row group of each of some live rows, and the number of rows before it.
@@ -402,25 +404,27 @@ class Facts:
 
     def words(self, groups: Array | None = None) -> list[bytes]:
         """Return the words that name the deleted rows of row groups, which ascend; None: of all."""
-        found: list[bytes] = []
+        texts: list[bytes] = []
         for first, _, run in self.walk(groups):
             words = run.words()
             if groups is not None:
                 words = [words[entry] for entry in _within(groups, first, run)]
-            found += words
-        return found
+            texts += words
+        return texts
 
     def records(self, lines: Sequence[int], groups: Array | None = None) -> Records:
         """Return the records of some nodes in some row groups, which ascend; None means all."""
-        found, runs = [], list(self.walk(groups))
+        records_of_runs, runs = [], list(self.walk(groups))
         of_runs = records_of([run for *_, run in runs], lines)
         for (first, _, run), records in zip(runs, of_runs, strict=True):
             if groups is not None:
                 within = _within(groups, first, run)
                 if len(within) < len(run):
                     records = records.of(range(len(lines)), within)
-            found.append(records)
-        return join(found) if found else Records(len(lines), 0, np.zeros(0, PART))
+            records_of_runs.append(records)
+        return (
+            join(records_of_runs) if records_of_runs else Records(len(lines), 0, np.zeros(0, PART))
+        )
 
     def pruned(
         self, lines: Sequence[int], keep: Callable[[Records], Array]
@@ -455,24 +459,24 @@ class Facts:
         while waiting:
             together = waiting[: -TOGETHER - 1 : -1]
             del waiting[-TOGETHER:]
-            found = self._opened(together, met)
-            runs = [one for *_, one in found if one.level]
+            opened = self._opened(together, met)
+            runs = [run for *_, run in opened if run.level]
             if not runs:
-                yield from found
+                yield from opened
                 continue
             kept = np.flatnonzero(keep(join(records_of(runs, lines))))
             begin = 0
             together = []
-            for first, before, one in found:
-                if not one.level:
-                    together.append((first, before, one, None))
+            for first, before, run in opened:
+                if not run.level:
+                    together.append((first, before, run, None))
                     continue
-                low, high = kept.searchsorted([begin, begin + len(one)])
+                low, high = kept.searchsorted([begin, begin + len(run)])
                 entries = kept[low:high] - begin
-                begin += len(one)
-                groups = _before(one.groups["groups"], first)[entries].tolist()
-                of_rows = _before(one.groups["rows"], before)[entries].tolist()
-                together += zip(groups, of_rows, repeat(one), entries.tolist(), strict=False)
+                begin += len(run)
+                groups = _before(run.groups["groups"], first)[entries].tolist()
+                of_rows = _before(run.groups["rows"], before)[entries].tolist()
+                together += zip(groups, of_rows, repeat(run), entries.tolist(), strict=False)
             waiting += reversed(together)
 
     def _opened(
@@ -499,22 +503,22 @@ class Facts:
 
     def changed_after(self, number: int) -> list[int]:
         """Return the row groups whose record says a higher version than this in `changed`."""
-        found: list[int] = []
+        groups: list[int] = []
         group, met = 0, set[int]()
-        for run in self.runs:
-            waiting = [(group, run)]
+        for top in self.runs:
+            waiting = [(group, top)]
             while waiting:
-                first, one = waiting.pop()
-                touched = np.flatnonzero(one.groups["changed"] > number)
-                if one.level == 0:
-                    found += (first + touched).tolist()
+                first, run = waiting.pop()
+                touched = np.flatnonzero(run.groups["changed"] > number)
+                if run.level == 0:
+                    groups += (first + touched).tolist()
                     continue
-                before = _before(one.groups["groups"], first)
+                before = _before(run.groups["groups"], first)
                 waiting += [
-                    (int(before[e]), self.below(one, e, met)) for e in touched[::-1].tolist()
+                    (int(before[e]), self.below(run, e, met)) for e in touched[::-1].tolist()
                 ]
-            group += run.count
-        return found
+            group += top.count
+        return groups
 
     def unseen(self, seen: set[int], least: int = 0) -> Iterator[tuple[int, int] | Run]:
         """Yield the number and size of each leaf that is not in `seen`, and its run of level 0.
@@ -542,11 +546,11 @@ class Facts:
 
     def between(self, start: int, stop: int) -> list[Run]:
         """Return the runs of the row groups from `start` to `stop`; leaves within are not read."""
-        found, first = [], 0
+        runs, first = [], 0
         for run in self.runs:
-            found += self._between(run, start - first, stop - first)
+            runs += self._between(run, start - first, stop - first)
             first += run.count
-        return found
+        return runs
 
     def _between(self, run: Run, start: int, stop: int) -> list[Run]:
         start, stop = max(start, 0), min(stop, run.count)
@@ -562,31 +566,31 @@ class Facts:
         if left == right:
             at = int(first[left])
             return self._between(self.below(run, left), start - at, stop - at)
-        found: list[Run] = []
+        runs: list[Run] = []
         whole, last = left, right + 1
         if first[left] < start:
             leaf = self.below(run, left)
-            found += self._between(leaf, start - int(first[left]), leaf.count)
+            runs += self._between(leaf, start - int(first[left]), leaf.count)
             whole += 1
         if first[right + 1] > stop:
             last -= 1
         if whole < last:
-            found.append(run.cut(whole, last))
+            runs.append(run.cut(whole, last))
         if last == right:
-            found += self._between(self.below(run, right), 0, stop - int(first[right]))
-        return found
+            runs += self._between(self.below(run, right), 0, stop - int(first[right]))
+        return runs
 
     def edited(self, wanted: Array, edit: Callable[[int, Run], Run]) -> "Facts":
         """Return facts in which each run that has one of the row groups `wanted` is edited.
 
         `edit` gets the run of level 0 and the number of row groups before it.
         """
-        found: list[Run] = []
+        runs: list[Run] = []
         first = 0
         for run in self.runs:
-            found += self._edited(run, first, wanted, edit)
+            runs += self._edited(run, first, wanted, edit)
             first += run.count
-        return Facts(self.leaves, found, self.columns)
+        return Facts(self.leaves, runs, self.columns)
 
     def _edited(
         self, run: Run, first: int, wanted: Array, edit: Callable[[int, Run], Run]
@@ -598,13 +602,13 @@ class Facts:
             return [edit(first, run)]
         before = _before(run.groups["groups"], first)
         entries = np.unique(np.searchsorted(before, wanted[low:high], "right") - 1).tolist()
-        found: list[Run] = []
+        runs: list[Run] = []
         at = 0
         for entry in entries:
-            found += [run.cut(at, entry)] if at < entry else []
-            found += self._edited(self.below(run, entry), int(before[entry]), wanted, edit)
+            runs += [run.cut(at, entry)] if at < entry else []
+            runs += self._edited(self.below(run, entry), int(before[entry]), wanted, edit)
             at = entry + 1
-        return [*found, run.cut(at, len(run))] if at < len(run) else found
+        return [*runs, run.cut(at, len(run))] if at < len(run) else runs
 
     def mapped(self, edit: Callable[[int, Run], Run], columns: int | None = None) -> "Facts":
         """Return facts in which all runs are of level 0 and edited as by `edited`."""
@@ -635,8 +639,8 @@ def _entries(before: Array, wanted: Array | None) -> Sequence[int]:
     if wanted is None:
         return range(len(before) - 1)
     low, high = wanted.searchsorted([before[0], before[-1]])
-    found: list[int] = np.unique(before.searchsorted(wanted[low:high], "right") - 1).tolist()
-    return found
+    entries: list[int] = np.unique(before.searchsorted(wanted[low:high], "right") - 1).tolist()
+    return entries
 
 
 def _within(groups: Array, first: int, run: Run) -> Array:
