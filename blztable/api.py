@@ -34,7 +34,7 @@ from blztable.storage.resolve import Options, StoreLike, is_remote, opened_at, s
 from blztable.storage.store import Damaged, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
-from blztable.table.names import Coded, checked_count
+from blztable.table.names import Coded, Rows, checked_count
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
@@ -295,6 +295,7 @@ def read_blz(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
+    rows: Rows = None,
     dictionaries: Coded = None,
     version: int | str | None = None,
     at: At = None,
@@ -323,6 +324,9 @@ def read_blz(
         all be true; or several such lists, of which one must be true. The operators of tuples are
         ==, !=, <, <=, >, >=, in and not in. The columns need not be returned. Rows keep their index
         labels. Pages that cannot hold such rows are not read, see docs/how-to/query.md.
+    rows : (int, int), optional
+        First row to read, and the row after the last one, as in a slice; all rows by default. Rows
+        keep their index labels.
     dictionaries : sequence of str or "auto", optional
         Names of columns of text or binary to read as categoricals; with "auto", those that are
         stored as dictionaries. No text is made of these.
@@ -383,6 +387,7 @@ def read_blz(
         return table.to_pandas(
             columns,
             filters=filters,
+            rows=rows,
             dictionaries=dictionaries,
             dtype_backend=dtype_backend,
             on_corrupt=on_corrupt,
@@ -395,6 +400,7 @@ def read_table(
     *,
     columns: ColumnNames | None = None,
     filters: Filters = None,
+    rows: Rows = None,
     dictionaries: Coded = None,
     version: int | str | None = None,
     at: At = None,
@@ -413,6 +419,8 @@ def read_table(
         fields that are named, and no others are read.
     filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
         Condition that a row must meet, as in `read_blz`; all rows by default.
+    rows : (int, int), optional
+        First row to read, and the row after the last one, as in `read_blz`.
     dictionaries : sequence of str or "auto", optional
         Names of columns of text or binary to read as dictionary arrays of int32 indices. Where the
         files have dictionaries, no text is made of them.
@@ -449,7 +457,7 @@ def read_table(
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     with _open_to_read(path, version, at, on_corrupt, storage_options) as table:
         return table.to_arrow(
-            columns, filters=filters, dictionaries=dictionaries, on_corrupt=on_corrupt
+            columns, filters=filters, rows=rows, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
 
 

@@ -55,15 +55,17 @@ class Batches(Closing):
         positions: Sequence[int],
         batch_rows: int | None = None,
         options: ReadOptions | None = None,
+        rows: range | None = None,
     ) -> None:
         options = options or ReadOptions()
+        rows = range(snapshot.rows) if rows is None else rows
         schema = snapshot.schema(positions)
         if options.on_corrupt == "null":
             schema = pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
         # Before the first window is read: it raises if the filter is wrong.
-        windows = snapshot.windows(positions, options, schema)
+        windows = snapshot.windows(positions, rows, options, schema)
         # pyarrow takes no number above 64 bits.
-        self._batch_rows = None if batch_rows is None else min(batch_rows, max(snapshot.rows, 1))
+        self._batch_rows = None if batch_rows is None else min(batch_rows, max(len(rows), 1))
         self._schema = schema
         # None once closed: a closed stream keeps no version.
         self._snapshot: Snapshot | None = snapshot

@@ -6,6 +6,7 @@ Names select columns, and fields of nested columns.
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +19,8 @@ from blztable.errors import no_column
 
 # Names of columns, or those that are stored as dictionaries.
 Coded: TypeAlias = Sequence[str] | Literal["auto"] | None
+# The first row and the row after the last one; None stands for all rows.
+Rows: TypeAlias = tuple[int, int] | Sequence[int] | None
 
 
 def named(
@@ -133,6 +136,30 @@ def row_numbers(indices: Any, rows: int) -> np.ndarray:
         wrong = least if least < 0 else most
         raise IndexError(f"row {wrong} is out of range for a table of {rows} rows")
     return numbers.astype(np.int64, copy=False)
+
+
+def row_range(rows: Any, count: int) -> tuple[int, int]:
+    """Return the first row and the row after the last one, of a table of `count` rows.
+
+    As in a slice, rows behind the last one are left out. Raises TypeError unless `rows` are two
+    integers, and ValueError if they are negative or do not ascend.
+    """
+    if isinstance(rows, slice | range | str | bytes) or not isinstance(rows, Iterable):
+        pair = []
+    else:
+        pair = list(islice(rows, 3))
+    if len(pair) != 2:
+        raise TypeError(
+            f"rows must be (first row, row after the last one), not {rows!r:.60}; read single rows "
+            "with take()"
+        )
+    start, stop = (checked_integer(one, "a row number") for one in pair)
+    if not 0 <= start <= stop:
+        raise ValueError(
+            f"rows must be (first row, row after the last one) with 0 <= first <= after, not "
+            f"{(start, stop)}; read the last rows with tail()"
+        )
+    return min(start, count), min(stop, count)
 
 
 def checked_count(value: Any, name: str, least: int = 0) -> int:

@@ -33,7 +33,15 @@ from blztable.table.attributes import Attributes, fixed_metalayers, variable_met
 from blztable.table.batches import Batches
 from blztable.table.column import Column, described
 from blztable.table.display import ReadOptions, as_html
-from blztable.table.names import Coded, checked_count, list_of, names_asked_for, row_numbers
+from blztable.table.names import (
+    Coded,
+    Rows,
+    checked_count,
+    list_of,
+    names_asked_for,
+    row_numbers,
+    row_range,
+)
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.snapshot import Snapshot
 
@@ -184,6 +192,7 @@ class TableReader:
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
+        rows: Rows = None,
         dictionaries: Coded = None,
         on_corrupt: OnCorrupt = "raise",
         progress: ProgressOption = None,
@@ -199,6 +208,8 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        rows : (int, int), optional
+            First row to read, and the row after the last one, as in a slice; all rows by default.
         dictionaries : sequence of str or "auto", optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices; with
             "auto", those that are stored as dictionaries. No text is made of these.
@@ -226,13 +237,15 @@ class TableReader:
         with reporting(progress, "reading") as callback:
             options = ReadOptions(filters, on_corrupt, callback)
             snapshot, indices = self._reading(columns, dictionaries)
-            return snapshot.arrow(indices, 0, snapshot.rows, options)
+            start, stop = (0, snapshot.rows) if rows is None else row_range(rows, snapshot.rows)
+            return snapshot.arrow(indices, start, stop, options)
 
     def to_batches(
         self,
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
+        rows: Rows = None,
         dictionaries: Coded = None,
         batch_rows: int | None = None,
         on_corrupt: OnCorrupt = "raise",
@@ -250,6 +263,8 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        rows : (int, int), optional
+            First row to read, and the row after the last one, as in a slice; all rows by default.
         dictionaries : sequence of str or "auto", optional
             Names of columns of text or binary to read as dictionary arrays of int32 indices; with
             "auto", those that are stored as dictionaries. No text is made of these.
@@ -281,13 +296,16 @@ class TableReader:
         """
         most = None if batch_rows is None else checked_count(batch_rows, "batch_rows", least=1)
         options = ReadOptions(filters, on_corrupt)
-        return Batches(*self._reading(columns, dictionaries), most, options)
+        snapshot, indices = self._reading(columns, dictionaries)
+        among = (0, snapshot.rows) if rows is None else row_range(rows, snapshot.rows)
+        return Batches(snapshot, indices, most, options, range(*among))
 
     def to_pandas(
         self,
         columns: ColumnNames | None = None,
         *,
         filters: Filters = None,
+        rows: Rows = None,
         dictionaries: Coded = None,
         dtype_backend: Any = no_default,
         on_corrupt: OnCorrupt = "raise",
@@ -305,6 +323,8 @@ class TableReader:
             the fields that are named, and no others are read.
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        rows : (int, int), optional
+            First row to read, and the row after the last one, as in a slice; all rows by default.
         dictionaries : sequence of str or "auto", optional
             Names of columns of text or binary to read as categoricals, in the order in which the
             values first appear; with "auto", those that are stored as dictionaries. No text is made
@@ -347,6 +367,7 @@ class TableReader:
                 columns=names,
                 dtype_backend=dtype_backend,
                 options=ReadOptions(filters, on_corrupt, callback),
+                rows=None if rows is None else row_range(rows, snapshot.rows),
             )
 
     def to_numpy(
@@ -398,7 +419,7 @@ class TableReader:
         make = arrays.structured_array if structured else arrays.matrix
         return make(table, self._snapshot.check_rows)
 
-    def count(self, *, filters: Filters = None) -> int:
+    def count(self, *, filters: Filters = None, rows: Rows = None) -> int:
         """Count the rows, or the rows that meet a condition.
 
         Only the filter's columns are read, and only the pages that statistics do not decide.
@@ -407,6 +428,8 @@ class TableReader:
         ----------
         filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
             Condition that a row must meet, as in `read_blz`; all rows by default.
+        rows : (int, int), optional
+            First row to count, and the row after the last one, as in a slice; all rows by default.
 
         Returns
         -------
@@ -421,7 +444,8 @@ class TableReader:
         ...     t.count(), t.count(filters=[("a", ">", 6)])
         (10, 3)
         """
-        return self._snapshot.count(filters)
+        snapshot = self._snapshot
+        return snapshot.count(filters, None if rows is None else row_range(rows, snapshot.rows))
 
     def explain(
         self, columns: ColumnNames | None = None, *, filters: Filters = None

@@ -253,21 +253,26 @@ class Snapshot:
         return None if filters is None else Scan(self.projection, filters)
 
     def windows(
-        self, positions: Sequence[int], options: ReadOptions, schema: pa.Schema
+        self, positions: Sequence[int], rows: range, options: ReadOptions, schema: pa.Schema
     ) -> Iterator[Callable[[], display.ReadTable]]:
-        """Check a filter; return one call for each window of a stream, which reads it."""
-        return self._windows(positions, self.scan(options.filters), options, schema)
+        """Check a filter; return one call for each window of a stream of rows, which reads it."""
+        return self._windows(positions, rows, self.scan(options.filters), options, schema)
 
     def _windows(
-        self, positions: Sequence[int], scan: Scan | None, options: ReadOptions, schema: pa.Schema
+        self,
+        positions: Sequence[int],
+        rows: range,
+        scan: Scan | None,
+        options: ReadOptions,
+        schema: pa.Schema,
     ) -> Iterator[Callable[[], display.ReadTable]]:
         read = list({*positions, *(scan.columns if scan else ())})
         # Files stay open until the generator ends.
         with self.reader() as reader:
-            everything = select.row_spans(self.version, scan, range(self.rows))
-            for window in select.windows(self.projection, read, everything, None, scan):
+            spans = select.row_spans(self.version, scan, rows)
+            for window in select.windows(self.projection, read, spans, None, scan):
                 yield partial(self.window, positions, window, reader, scan, options, schema)
-        if self.unfinished:
+        if self.unfinished and rows.stop == self.rows:
             yield lambda: display.ReadTable(no_rows(schema), self.unfinished)
 
     def window(
@@ -325,14 +330,15 @@ class Snapshot:
         with self._guarded(), self.reader() as reader:
             return select.extreme_of(reader, position, is_least=is_least)
 
-    def count(self, filters: object) -> int:
-        """Count the rows that meet a condition."""
+    def count(self, filters: object, rows: tuple[int, int] | None = None) -> int:
+        """Count the rows that meet a condition, among all or some of them."""
+        start, stop = rows or (0, self.rows)
         with self._guarded():
             scan = self.scan(filters)
             if scan is None:
-                return self.rows
+                return stop - start
             with self.reader() as reader:
-                return select.count(reader, scan)
+                return select.count(reader, scan, start, stop)
 
     def pandas(
         self,
@@ -341,6 +347,7 @@ class Snapshot:
         columns: list[str] | None,
         dtype_backend: Any,
         options: ReadOptions | None = None,
+        rows: tuple[int, int] | None = None,
     ) -> pd.DataFrame:
         """Read some columns as a frame with its index; `columns` orders and repeats them."""
         head, schema = self.version.head, self.projection.schema
@@ -352,22 +359,23 @@ class Snapshot:
         )
         options = options or ReadOptions()
         floats = numpy_floats(schema, info, dtype_backend)
-        rows, lost = self._read(list(needed), 0, self.rows, options, floats)
+        start, stop = rows or (0, self.rows)
+        read, lost = self._read(list(needed), start, stop, options, floats)
         fields, described = display.described(self.projection, self.fields, needed)
         fields = display.with_nullable(fields, lost)
-        arrays = rows.arrays
+        arrays = read.arrays
         # Not with on_corrupt="skip": the first row may be the damaged one.
-        if not len(rows.numbers) and self.rows and options.on_corrupt == "raise":
+        if not len(read.numbers) and self.rows and options.on_corrupt == "raise":
             arrays = [self._empty(*column) for column in zip(needed, arrays, strict=True)]
         attributes = dict(head.attributes) | display.told(lost)
         return to_frame(
-            display.table_of(self._show(list(needed), arrays), fields, len(rows.numbers)),
-            len(rows.numbers),
+            display.table_of(self._show(list(needed), arrays), fields, len(read.numbers)),
+            len(read.numbers),
             described,
             attributes,
             columns=columns,
             dtype_backend=dtype_backend,
-            row_numbers=rows.numbers,
+            row_numbers=read.numbers,
         )
 
     def _empty(self, position: int, array: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -405,7 +413,7 @@ class Snapshot:
             )
         if lost:
             self.check_open()
-        if options.on_corrupt != "raise":
+        if options.on_corrupt != "raise" and stop == self.rows:
             lost += self.unfinished
         if progress is not None:
             progress.finish(stop - start)

@@ -64,6 +64,6 @@ def rows_left(version: Version, where: object, newest: Version) -> int | None:
         if categories.without(categories.unused(version), categories.everything(newest)):
             return None
         with OpenColumns.whole(version) as opened:
-            return select.count(opened, Scan(opened.projection, where))
+            return select.count(opened, Scan(opened.projection, where), 0, version.head.rows)
     except BlzError:
         return None

@@ -211,9 +211,9 @@ def take(reader: ColumnReader, columns: Sequence[int], rows: np.ndarray) -> list
     return reader.rows(columns, selection, order)
 
 
-def count(reader: ColumnReader, scan: Scan) -> int:
-    """Return the number of rows that pass a filter; reads only the columns of the filter."""
-    blocks = scan.blocks(scan.spans(0, reader.projection.version.head.rows))
+def count(reader: ColumnReader, scan: Scan, start: int, stop: int) -> int:
+    """Return how many of some rows pass a filter; reads only the columns of the filter."""
+    blocks = scan.blocks(scan.spans(start, stop))
     is_open: np.ndarray = np.logical_or.reduce(blocks.open)
     rows = int(blocks[~is_open].rows.sum())
     undecided = blocks[is_open].spans
