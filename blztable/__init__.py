@@ -30,7 +30,7 @@ from blztable.errors import (
 from blztable.version import VERSION
 
 if TYPE_CHECKING:
-    from blztable.api import create, dataset, exists, open, read_blz, read_table
+    from blztable.api import create, dataset, drop, exists, open, read_blz, read_table, vacuum
     from blztable.arrays.superchunk import SuperChunk
     from blztable.cached import set_cache
     from blztable.copying import copy
@@ -108,17 +108,19 @@ __all__ = [
     "copy",
     "create",
     "dataset",
+    "drop",
     "exists",
     "open",
     "read_blz",
     "read_table",
     "set_cache",
     "to_blz",
+    "vacuum",
 ]
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
-    "api": ("create", "dataset", "exists", "open", "read_blz", "read_table"),
+    "api": ("create", "dataset", "drop", "exists", "open", "read_blz", "read_table", "vacuum"),
     "arrays.superchunk": ("SuperChunk",),
     "cached": ("set_cache",),
     "copying": ("copy",),

@@ -3,8 +3,8 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -18,9 +18,11 @@ from blztable.convert.column_type import schema_of
 from blztable.convert.gateway import IngestOptions
 from blztable.convert.objects.tagged import checked_attrs
 from blztable.engine import change
+from blztable.engine import version as engine_version
 from blztable.engine.read.damage import ON_CORRUPT, DamagedRows, OnCorrupt
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
+from blztable.engine.version.newest import check_current
 from blztable.engine.version.versions import RETRIES
 from blztable.engine.write.options import (
     DURABILITIES,
@@ -30,11 +32,12 @@ from blztable.engine.write.options import (
     given_storage,
 )
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
+from blztable.report import Vacuumed
 from blztable.storage.resolve import Options, StoreLike, is_remote, opened_at, store_at
 from blztable.storage.store import Damaged, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
-from blztable.table.names import Coded, Rows, checked_count
+from blztable.table.names import Coded, Rows, checked_count, checked_integer
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
@@ -195,6 +198,11 @@ def open(
     with opened_at(path, options=storage_options) as store:
         try:
             opened, pinned = versions.pin(store, version_number(store, version, at))
+            if version is not None or at is not None:
+                with ExitStack() as failed:
+                    failed.callback(pinned.close)
+                    check_current(opened)
+                    failed.pop_all()
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:
@@ -261,6 +269,114 @@ def exists(path: StoreLike, *, storage_options: Options = None) -> bool:
         return False
     finally:
         store.close()
+
+
+def drop(path: StoreLike, *, storage_options: Options = None) -> None:
+    """Remove a table, so that no writer who has it open can bring it back.
+
+    Whoever has the table open reads on; a change by its handle raises an error, and commits
+    nothing. A table that is made at the path later has the next number as its first version. A file
+    of 24 bytes stays, which keeps the number: remove the directory, or the file, when nobody uses
+    the path.
+
+    The files of the table are removed at once, but those of versions that are open. In an object
+    store nobody knows these, so all files stay until `vacuum`.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of the table, or its file.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no table, or it was dropped.
+    FormatError
+        The table was written by a newer program.
+    ReadOnlyError
+        The table cannot be changed here.
+    BusyError, StorageError, CommitUnknownError
+        As of a commit, see `CTable`.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"city": ["Paris"]}, "visits.blz")
+    >>> blz.drop("visits.blz")
+    >>> blz.exists("visits.blz")
+    False
+    """
+    with _changing(path, storage_options) as store:
+        engine_version.drop.drop(store)
+
+
+def vacuum(
+    path: StoreLike,
+    *,
+    keep: int | None = None,
+    older_than: float | None = None,
+    wait: float | None = None,
+    storage_options: Options = None,
+) -> Vacuumed:
+    """Remove versions that are no longer kept, and files that killed writers left.
+
+    As `CTable.vacuum`, without opening the table: also if it was dropped, or its newest version is
+    damaged. Nothing but its number stays of a table that was dropped, and of versions of it that
+    are open.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of the table, or its file.
+    keep : int, optional
+        Maximum number of versions to keep, the newest included.
+    older_than : float, optional
+        Time since a version was superseded, in seconds, after which it is removed.
+    wait : float, optional
+        Maximum time to wait until no writer is active, in seconds. By default
+        `Tuning.lock_seconds`.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`.
+
+    Returns
+    -------
+    Vacuumed
+        What was removed, and what stays although it expired, as of `CTable.vacuum`.
+
+    Raises
+    ------
+    TableNotFoundError
+        Nothing was ever committed there.
+    ReadOnlyError
+        The table cannot be changed here.
+    BusyError
+        Writers were active all the time.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> for n in range(3):
+    ...     blz.to_blz({"n": [n]}, "swept.blz", mode="a")
+    >>> blz.vacuum("swept.blz", keep=1).versions
+    (1, 2)
+    """
+    keep = None if keep is None else checked_integer(keep, "keep")
+    with _changing(path, storage_options) as store:
+        return engine_version.vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
+
+
+@contextmanager
+def _changing(path: StoreLike, options: Options) -> Iterator[Store]:
+    """Yield the store of a table that is changed without opening it; say what else is there."""
+    with closing(store_at(path, options=options)) as store:
+        try:
+            yield store
+        except (TableNotFoundError, FormatError) as error:
+            compat.table.old_table(store, "a", None)
+            compat.table.raise_foreign(store, error)
+            raise
 
 
 def _is_unfinished(store: Store) -> bool:

@@ -17,7 +17,7 @@ from blztable.engine import change
 from blztable.engine.version import versions
 from blztable.engine.version.begin import check_free
 from blztable.engine.version.commit import AlreadyCommitted
-from blztable.engine.version.versions import RETRIES
+from blztable.engine.version.versions import RETRIES, Dropped
 from blztable.engine.write.options import (
     DURABILITIES,
     OBJECTS,
@@ -97,8 +97,8 @@ def to_blz(
         With "full", the commit survives a loss of power once the call returned; with "process", it
         survives only the end of the process, and nothing is flushed.
     retries : int
-        How often an append is made again after other writers created, replaced or changed the
-        table. Data that can be read only once, such as an iterator, are appended once.
+        How often an append is made again after other writers created, replaced, dropped or changed
+        the table. Data that can be read only once, such as an iterator, are appended once.
     progress : bool or callable, optional
         True shows a bar (needs tqdm, the extra `progress`). A callable is called in this thread
         with the number of rows done and of all rows, None while a stream's length is unknown.
@@ -198,8 +198,8 @@ def to_blz(
             try:
                 append()
                 return
-            except (ConflictError, TableExistsError) as error:
-                # Another writer created or replaced the table; or the path holds no table.
+            except (ConflictError, TableExistsError, Dropped) as error:
+                # Another writer created, replaced or dropped the table; or the path holds no table.
                 if versions.newest_number(store) is None:
                     raise
                 if not left:
@@ -212,6 +212,6 @@ def _append_failed(store: Store, data: Any, retries: int, error: Exception) -> C
     is_repeated = retries and is_repeatable(data)
     reason = f"{retries + 1} times" if is_repeated else "while the data were read"
     return ConflictError(
-        f"{store.name}: other writers created, replaced or changed the table {reason}; nothing was "
-        f"appended. Repeat the call with all of the data, from a new iterator: {error}"
+        f"{store.name}: other writers created, replaced, dropped or changed the table {reason}; "
+        f"nothing was appended. Repeat the call with all of the data, from a new iterator: {error}"
     )

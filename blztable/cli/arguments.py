@@ -162,6 +162,8 @@ def _change(commands: Any) -> None:
     verb.add_argument("number", type=int, nargs="?", metavar="VERSION", help=text)
     verb.add_argument("--remove", action="store_true", help="remove the name")
     _json(verb)
+    text = "remove a table, so that no writer who has it open can bring it back"
+    _json(_path_command(commands, "drop", "changing:drop", text))
     verb = _path_command(commands, "compact", "changing:compact", "merge small row groups")
     verb.add_argument("--sort-by", metavar="A,B", help="sort all rows by these columns")
     _json(verb)

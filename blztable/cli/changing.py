@@ -96,11 +96,19 @@ def compact(options: Namespace) -> None:
     print_result(options, result, [f"{line}; row groups: {result['row_groups']:,}"])
 
 
+def drop(options: Namespace) -> None:
+    """Remove a table."""
+    blz.drop(options.path)
+    path = show.resolved(options.path)
+    print_result(options, {"path": path}, [f"dropped: {path}"])
+
+
 def vacuum(options: Namespace) -> int:
     """Remove old versions, and files that killed writers left."""
-    with blz.open(options.path, "a") as table:
-        removed = table.vacuum(keep=options.keep, older_than=options.older_than, wait=options.wait)
-        result = show.vacuumed(table, removed)
+    removed = blz.vacuum(
+        options.path, keep=options.keep, older_than=options.older_than, wait=options.wait
+    )
+    result = show.vacuumed(options.path, removed)
     print_result(options, result, show.vacuumed_lines(result))
     return DAMAGE if removed.damaged else 0
 

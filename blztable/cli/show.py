@@ -3,6 +3,7 @@
 Knows nothing of arguments and exit codes.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import accumulate
@@ -127,9 +128,14 @@ def versions_lines(result: Json) -> Iterator[str]:
             yield f"version {info['version']} is damaged: {info['damage']}"
 
 
-def vacuumed(table: blz.CTable, removed: blz.Vacuumed) -> Json:
+def resolved(path: str) -> str:
+    """Return the path of a table as an open table has it."""
+    return path if "://" in path else os.path.realpath(os.path.expanduser(path))
+
+
+def vacuumed(path: str, removed: blz.Vacuumed) -> Json:
     """Return the numbers of removed, pinned and damaged versions, and of removed files."""
-    return {"path": table.path, **asdict(removed)}
+    return {"path": resolved(path), **asdict(removed)}
 
 
 def vacuumed_lines(result: Json) -> Iterator[str]:

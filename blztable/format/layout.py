@@ -19,6 +19,7 @@ MARKS = "meta/going"
 SIZES = "meta/sizes"
 STORAGE = "meta/storage"
 ATTRIBUTES = "meta/attributes"
+MIRRORS = (SIZES, STORAGE, ATTRIBUTES)
 
 # A table needs these before its first write: the prefixes, and the empty files that are locked.
 PREPARED = ((DATA, MANIFESTS), (LOCK, FLIGHT))

@@ -21,6 +21,7 @@ from blztable.engine import change, check
 from blztable.engine import version as engine_version
 from blztable.engine.read.damage import DamagedRows
 from blztable.engine.version import history
+from blztable.engine.version.newest import check_current
 from blztable.engine.version.versions import RETRIES, RETRY_SECONDS, Version, pin
 from blztable.engine.write.options import check_choice, storage_of
 from blztable.errors import BlzError, ConflictError, ReadOnlyError, TransactionError
@@ -392,6 +393,7 @@ class CTable(Verbs, Closing):
                 if number is not None:
                     version, lock = pin(store, number_of(store, number))
                     stack.callback(lock.close)
+                    check_current(version)
                     pinned.append(version)
             versions = pinned[1], pinned[-1 if new is not None else 0]
             numbers = [version.head.version for version in versions]
@@ -434,6 +436,7 @@ class CTable(Verbs, Closing):
         store = self._snapshot.version.store
         old, pinned = pin(store, number_of(store, version))
         with pinned:
+            check_current(old)
             published = change.creation.restore(old, is_durable=self._durability == "full")
         self._show_version(*published)
         return Changed(version=self.version)
@@ -633,6 +636,10 @@ class CTable(Verbs, Closing):
         # Those of the newest version, whichever one the table shows.
         newest, pinned = pin(self._snapshot.version.store)
         with pinned:
+            if newest.head.uuid != self._snapshot.version.head.uuid:
+                raise ConflictError(
+                    f"{self.path}: the table was dropped or replaced meanwhile; open it again"
+                )
             snapshot = Snapshot(newest, None)
             with self._new_transaction(None, snapshot) as tx:
                 tx._make(changing.settings.set_tags, changes, removed)

@@ -90,7 +90,17 @@ MAY_IMPORT = {
         "late",
         "table",
     },
-    "api": {"arrow", "errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
+    "api": {
+        "arrow",
+        "errors",
+        "compat",
+        "engine",
+        "convert",
+        "metalayers",
+        "report",
+        "storage",
+        "table",
+    },
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
     "copying": {
         "api",

@@ -1056,6 +1056,20 @@ def full(*_):
     raise blz.StorageError(os.strerror(errno.ENOSPC))
 
 
+@remedy(
+    "a table was dropped at {}, and the files of a copy would have its numbers; copy the rows with "
+    'mode="w", or choose another path'
+)
+def copy_where_a_table_was_dropped(tmp_path):
+    source, target = RamStore(), RamStore()
+    for store in (source, target):
+        blz.to_blz({"n": [1]}, store)
+    blz.drop(target)
+    refusal(lambda: blz.copy(source, target), 'copy the rows with mode="w"')
+    assert blz.copy(source, target, mode="w").rows == 1
+    assert blz.read_table(target)["n"].to_pylist() == [1]
+
+
 # Texts that name a call, but are no advice: help, and parts of other messages.
 NO_ADVICE = {
     "type of a column, for example zip=string, price=decimal(12,2), at=timestamp[us,UTC]",

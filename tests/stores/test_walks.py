@@ -5,10 +5,9 @@ is in the newest version, once.
 """
 
 import secrets
+import uuid
 from concurrent.futures import Future
-from contextlib import suppress
 from datetime import datetime
-from itertools import count
 
 import pytest
 
@@ -20,7 +19,6 @@ from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.remote import fetched, uploads
 from blztable.storage.remote.store import RemoteStore
-from blztable.storage.store import KeyTaken
 from support.interleaved.bucket import MEDIUM, MemoryBucket
 from support.interleaved.walk import drawn, walk
 
@@ -181,6 +179,9 @@ def same_each_time(monkeypatch):
 
     monkeypatch.setattr(unlocked, "number_of_now", number)
     monkeypatch.setattr(secrets, "token_hex", token)
+    monkeypatch.setattr(uuid, "uuid4", lambda: token(16))
+    randbelow = secrets.randbelow
+    monkeypatch.setattr(secrets, "randbelow", lambda most: drawn() or randbelow(most))
     monkeypatch.setattr(commit, "datetime", Then)
     for module in (commit, new_files):
         monkeypatch.setattr(module, "monotonic", lambda: 0.0)
@@ -240,13 +241,26 @@ def restoring(table):
 
 
 def dropping_it(bucket):
-    """Return what drops the table: a tombstone under the next number."""
+    """Return what drops the table."""
 
     def work():
-        for number in count(3):
-            with suppress(KeyTaken):
-                bucket.create(layout.manifest(number), REMOVED)
-                return
+        store = RemoteStore(bucket)
+        blz.drop(store)
+        store.close()
+        return {"dropped": {0}}
+
+    return work
+
+
+def creating_anew(bucket):
+    """Return what drops the table and makes another one there."""
+
+    def work():
+        dropping_it(bucket)()
+        store = RemoteStore(bucket)
+        blz.to_blz({"id": [100], "word": ["new"]}, store, mode="x")
+        store.close()
+        return {"created": {100}}
 
     return work
 
@@ -272,6 +286,10 @@ def wrong(bucket, actors):
         return None if "dropped" in str(error) else f"no table: {error}"
     if problems:
         return f"{problems}"
+    if 100 in ids:
+        return None if ids == [100] else f"of another table: {ids}"
+    if told(actors, "dropped") | told(actors, "created"):
+        return f"not dropped: {ids}"
     restored = {9} & set(ids)
     least = {*(restored or ROWS["id"]), *told(actors, "appended")} - {DELETED}
     if not least <= set(ids):
@@ -296,6 +314,12 @@ SCENES = {
     "a tag and a vacuum": [changing(tagging), changing(vacuuming)],
     "a restore and a vacuum": [changing(restoring), changing(vacuuming)],
     "a drop and an append": [dropping_it, appending(4)],
+    "a drop and a creation, and an append": [creating_anew, appending(4)],
+    "a drop and a creation, and a delete": [creating_anew, deleting(DELETED)],
+    "a drop and a restore": [dropping_it, changing(restoring)],
+    "a drop and a tag": [dropping_it, changing(tagging)],
+    "a drop and a vacuum": [dropping_it, changing(vacuuming)],
+    "two drops": [dropping_it, dropping_it],
     "an append and the sealing of a leaf": [appending(4), appending(*range(5, 15))],
 }
 

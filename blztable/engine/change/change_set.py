@@ -43,7 +43,7 @@ from blztable.format import layout
 from blztable.format.metalayers import LayerKey
 from blztable.interrupts import DeferInterrupt
 from blztable.report import Changed
-from blztable.storage.store import Lock
+from blztable.storage.store import KeyNotFound, Lock
 
 
 class ChangeSet:
@@ -75,7 +75,10 @@ class ChangeSet:
         store, base = self.commit.plan.store, _base(self.commit)
         number = versions.newest_number(store) if store.has_one_writer else None
         if number is not None and number != base.head.version:
-            newest = versions.load(store, number).head
+            try:
+                newest = versions.load(store, number).head
+            except KeyNotFound:
+                raise versions.dropped(store) from None
             self.commit.files.numbers.skip_to(newest.next_file)
 
     @contextmanager

@@ -149,12 +149,19 @@ def _head(commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Ke
         properties[SORT_BY] = sort_keys.to_json(keys, paths)
     return Head(
         # Its files bear the name of the table, so it is that of the table which is replaced.
-        uuid=commit.base.head.uuid if commit.base else str(uuid.uuid4()),
+        uuid=_uuid(commit),
         paths=tuple(paths),
         next_column=1 + max(chain.from_iterable(paths), default=-1),
         properties=properties,
         metalayers=layers,
     )
+
+
+def _uuid(commit: Commit) -> str:
+    """Return the id of the table that is replaced, also if it is damaged, or a new one."""
+    store = commit.plan.store
+    replaced = commit.base or (None if commit.is_first else versions.latest(store))
+    return str(uuid.uuid4()) if replaced is None else replaced.head.uuid
 
 
 def _write(

@@ -35,7 +35,6 @@ _LITTER = {".DS_Store", ".localized", ".directory", "Thumbs.db", "desktop.ini", 
 _LITTER_STARTS = ("._", ".nfs", ".fuse_hidden", ".Trash-", ".~lock.")
 # Names that a table has at each level.
 _ROOT_NAMES = {layout.DATA, layout.META}
-_DOCUMENTS = (layout.SIZES, layout.STORAGE, layout.ATTRIBUTES)
 _META_KEYS = (
     layout.MANIFESTS,
     layout.LOCK,
@@ -45,7 +44,7 @@ _META_KEYS = (
     layout.LATEST,
     layout.LEASES,
     layout.MARKS,
-    *_DOCUMENTS,
+    *layout.MIRRORS,
 )
 _META_NAMES = {key.partition("/")[2] for key in _META_KEYS}
 
@@ -103,7 +102,7 @@ class OpenCommit:
     files : NewFiles
         The files that step 2 writes.
     is_first : bool
-        True if there was no table.
+        True if there was never a table.
     """
 
     plan: CommitPlan
@@ -208,7 +207,8 @@ def _begin_unlocked(plan: CommitPlan) -> OpenCommit:
 def _next_numbers(store: Store, base: Version | None, *, is_first: bool) -> tuple[int, int]:
     """Return the lowest numbers that a new column and a new file may get."""
     # A replacement may find a damaged version; what it used is unknown, and met when it is taken.
-    known = base or (None if is_first else versions.latest(store))
+    last = layout.MAX_VERSION + 1
+    known = base or (None if is_first else versions.latest(store, before=last))
     return (known.head.next_column, known.head.next_file) if known else (0, 1)
 
 

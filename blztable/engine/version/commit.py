@@ -31,7 +31,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Self
@@ -51,15 +51,14 @@ from blztable.engine.version.begin import AlreadyCommitted, CommitPlan, OpenComm
 from blztable.engine.version.history import DID, done_of
 from blztable.engine.version.leases import Timed
 from blztable.engine.version.new_files import NewFiles
+from blztable.engine.version.newest import Newest, check_same
 from blztable.engine.version.staged import CHANGED, StagedVersion
-from blztable.engine.version.versions import Version, mirrored_number
+from blztable.engine.version.versions import DAMAGED, Version
 from blztable.errors import (
     AccessError,
     BlzError,
     CommitUnknownError,
     ConflictError,
-    CorruptError,
-    LimitError,
     TableNotFoundError,
 )
 from blztable.format import layout
@@ -80,39 +79,6 @@ KEPT_IDS = 1000
 
 # Makes the staged version from the newest version.
 Rebase = Callable[[Version | None], StagedVersion]
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest version as step 3 finds it.
-
-    Attributes
-    ----------
-    numbers : list of int
-        The versions that exist.
-    last_number : int
-        The highest number ever used; it is higher if the newest manifest is missing.
-    version : Version or None
-        None if there is no table, or a replacement cannot read it.
-    """
-
-    numbers: list[int]
-    last_number: int
-    version: Version | None
-
-    @property
-    def number(self) -> int | None:
-        """Number of the newest version; None if there is no table."""
-        return max(self.numbers, default=None)
-
-    @classmethod
-    def known(cls, version: Version | None) -> Self:
-        """Return a version that is taken for the newest one, and the older ones that it knows."""
-        if version is None:
-            return cls([], 0, None)
-        head = version.head
-        numbers = [*(number for _, number in head.history), head.version]
-        return cls(numbers, head.version, version)
 
 
 class Commit:
@@ -163,6 +129,11 @@ class Commit:
     def base(self) -> Version | None:
         """The pinned version; None if no version can be read."""
         return self._after_begin().base
+
+    @property
+    def is_first(self) -> bool:
+        """True if there was never a table."""
+        return self._after_begin().is_first
 
     @property
     def files(self) -> NewFiles:
@@ -268,8 +239,9 @@ class Commit:
             ):
                 newest = Newest.known(known)
             else:
-                newest = _find_newest(plan, known)
+                newest = Newest.find(plan.store, known, is_replacement=plan.is_replacement)
             is_known = False
+            self._check_table(newest)
             plan.check_id(newest.version)
             staged = self._rebased(operation, rebase, newest)
             self._check_tags(newest, staged.head.tags)
@@ -292,7 +264,7 @@ class Commit:
             try:
                 etag = plan.store.publish(version.key, data, durable=head.durable)
             except KeyTaken:
-                if not _is_ours(plan.store, head):
+                if not _is_ours(plan.store, head, self.base):
                     files.discard_leaves()
                     continue
             except BlzError as error:
@@ -305,6 +277,16 @@ class Commit:
                 if not plan.store.locks:
                     unlocked.put_latest(plan.store, head.version, head.uuid, etag, data)
             return version, staged, len(data)
+
+    def _check_table(self, newest: Newest) -> None:
+        """Raise TableNotFoundError or ConflictError if the table of this commit was dropped."""
+        store = self.plan.store
+        if newest.is_dropped and not self.plan.may_create:
+            raise versions.dropped(store)
+        if (newest.is_dropped and self.base) or not _is_of(newest, self.base):
+            raise ConflictError(
+                f"{store.name}: the table was dropped or replaced meanwhile; open it again"
+            )
 
     def _check_tags(self, newest: Newest, tags: Mapping[str, int]) -> None:
         """Raise TableNotFoundError if a new tag names a version that is gone.
@@ -328,6 +310,9 @@ class Commit:
                     f"{store.name} no longer has version {number}, so it cannot be tagged "
                     f"{name!r}; the versions are {newest.numbers!r:.500}"
                 )
+            if newest.version:
+                with suppress(*DAMAGED, KeyNotFound):  # It may be tagged to be mended.
+                    check_same(versions.read(store, number), newest.version)
 
     def _rebased(self, operation: str, rebase: Rebase, newest: Newest) -> StagedVersion:
         """Return the staged version on the newest one, and tell of other writers."""
@@ -388,26 +373,6 @@ class Commit:
             raise
 
 
-def _find_newest(plan: CommitPlan, cached: Version | None) -> Newest:
-    """Read the newest version, unless it is the one that is known.
-
-    A replacement accepts one that is damaged or missing.
-    """
-    store, version = plan.store, None
-    try:
-        numbers = versions.checked_numbers(store)
-        # The newest one is a tombstone if the table was dropped.
-        with suppress(KeyNotFound):
-            version = versions.load_unless(cached, store, max(numbers)) if numbers else None
-    except CorruptError:
-        if not plan.is_replacement:
-            raise
-        numbers = versions.numbers(store)
-        # The number of a manifest that is missing is not used again.
-        return Newest(numbers, max([mirrored_number(store), *numbers]), None)
-    return Newest(numbers, max(numbers, default=0), version)
-
-
 def _next_file(newest: Newest) -> int:
     """Return the number of the next file as the newest version knows it."""
     return newest.version.head.next_file if newest.version else 1
@@ -421,12 +386,7 @@ def _next_head(
     The commit began at a time of the monotonic clock.
     """
     staged = version.head
-    store, number = plan.store, newest.last_number + 1
-    if number > layout.MAX_VERSION:
-        raise LimitError(
-            f"{store.name}: version {newest.last_number} is the last one that a table can have; "
-            "write the data to a new table"
-        )
+    store, number = plan.store, newest.following(plan.store)
     own_id = () if plan.commit_id is None else ((plan.commit_id, number),)
     lasting = 0
     if not plan.is_durable:
@@ -473,7 +433,7 @@ def _history(store: Store, newest: Newest) -> tuple[tuple[str, int], ...]:
     return tuple((time, number) for time, number in pairs if number in newest.numbers)
 
 
-def _is_ours(store: Store, head: Head) -> bool:
+def _is_ours(store: Store, head: Head, base: Version | None) -> bool:
     """True if the published manifest of this number bears our commit id.
 
     Some network file systems link a file and still report that the name is taken, and a reply of a
@@ -482,16 +442,25 @@ def _is_ours(store: Store, head: Head) -> bool:
     try:
         return versions.read(store, head.version).head.commit == head.commit
     except (BlzError, KeyNotFound) as error:
-        # Only a version that is not the newest one can have been ours, and removed since.
+        # Only a version that is not the newest one can have been ours, and removed since. If our
+        # table was dropped, that is all that matters.
         if isinstance(error, KeyNotFound) and not store.locks:
-            newest = unlocked.newest(store)
-            if newest is not None and newest.number == head.version:
+            newest = Newest.find(store, None, is_replacement=False)
+            is_gone = newest.is_dropped or not _is_of(newest, base)
+            if newest.last_number == head.version or (base and is_gone):
                 return False
         raise CommitUnknownError(
             f"{store.name}: version {head.version} was published by this commit or by "
             "another one: its manifest cannot be read; open the table again and compare its "
             f"rows: {error}"
         ) from error
+
+
+def _is_of(newest: Newest, base: Version | None) -> bool:
+    """True unless the newest version is of another table than the base."""
+    if base is None or newest.version is None:
+        return True
+    return newest.version.head.uuid == base.head.uuid
 
 
 def _may_be_published(store: Store, head: Head) -> bool:

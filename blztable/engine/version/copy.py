@@ -65,6 +65,11 @@ def copy(
 
     with Commit(CommitPlan(target, is_durable, may_create=True)) as commit:
         _check_absent(target, commit.base)
+        if not commit.is_first:
+            raise TableExistsError(
+                f"a table was dropped at {target.name}, and the files of a copy would have its "
+                'numbers; copy the rows with mode="w", or choose another path'
+            )
         keys = []
         for group in range(version.group_count):
             for file in files(version, group):

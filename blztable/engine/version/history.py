@@ -25,7 +25,7 @@ DID = "rows_appended", "rows_updated", "rows_deleted"
 def list_versions(store: Store) -> list[VersionInfo]:
     """Return all versions, ascending; an empty list if there is no table."""
     infos: list[VersionInfo] = []
-    known: Mapping[str, int] = {}
+    heads: dict[int, Head] = {}
     mirrored = mirrored_number(store)
     numbers = versions.numbers(store)
     for number in numbers:
@@ -55,11 +55,21 @@ def list_versions(store: Store) -> list[VersionInfo]:
                 seconds=head.did.get("seconds"),
             )
             infos.append(info)
-            known = head.tags
+            heads[number] = head
     if mirrored > max(numbers, default=0):
         infos.append(VersionInfo(mirrored, damage=versions.why_missing(store, mirrored)))
+    if not heads:
+        return infos
+    newest = heads[max(heads)]
+    known = newest.tags
     names = {number: tuple(tag for tag in known if known[tag] == number) for number in numbers}
-    return [replace(info, tags=names.get(info.number, ())) for info in infos]
+    # In a store, versions of a table that was dropped are there until a vacuum.
+    others = {number for number, head in heads.items() if head.uuid != newest.uuid}
+    return [
+        replace(info, tags=names.get(info.number, ()))
+        for info in infos
+        if store.locks or info.number not in others
+    ]
 
 
 def done_of(head: Head, name: str) -> int | None:

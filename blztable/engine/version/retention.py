@@ -16,7 +16,7 @@ A budget in bytes needs the sizes of the files that older versions name; they ar
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -114,7 +114,7 @@ def retire(newest: Version, *, is_durable: bool, base: Version | None = None) ->
         # A reader may have pinned a version after `unpinned` looked.
         spared = _without(free, removed)
         kept.add(spared)
-        _spare(freed, map(kept.version, spared))
+        _spare(freed, kept.versions(spared))
         emptied = _emptied(store, lacking, kept)
     except (*DAMAGED, KeyNotFound):
         return  # A damaged manifest may name any file, so no file can be removed.
@@ -222,11 +222,13 @@ def _replaced(newest: Head, numbers: Sequence[int]) -> dict[int, str]:
     times = {number: time for time, number in newest.history}
     times[newest.version] = newest.time
     older = [number for number in numbers if number < newest.version]
-    # The time is unknown if the next version is damaged; it was no later than now.
-    return {
-        number: times.get(following, newest.time)
-        for number, following in pairwise([*older, newest.version])
-    }
+    # The time of a version is unknown if it is damaged, or of a table that was dropped, or if there
+    # are too many. It was no later than that of the next version whose time is known.
+    known, replaced = newest.time, dict[int, str]()
+    for number, following in reversed([*pairwise([*older, newest.version])]):
+        known = times.get(following, known)
+        replaced[number] = known
+    return {number: replaced[number] for number in older}
 
 
 def _seconds_ago(seconds: float) -> str:
@@ -293,9 +295,17 @@ class _Kept:
             self._read[number] = versions.read(self._store, number)
         return self._read[number]
 
+    def versions(self, numbers: Iterable[int]) -> Iterator[Version]:
+        """Yield these versions, without those in whose place there is a tombstone."""
+        for number in numbers:
+            with suppress(KeyNotFound):
+                self.version(number)
+            if number in self._read:
+                yield self._read[number]
+
     def after(self, number: int) -> Version:
         """Return the first kept version after this version."""
-        return self.version(next(other for other in self._numbers if other > number))
+        return next(self.versions(other for other in self._numbers if other > number))
 
     def around(self, number: int) -> tuple[list[int], list[int]]:
         """Return the versions before this one, from the newest on, and those after it."""
@@ -304,7 +314,7 @@ class _Kept:
 
     def columns(self) -> set[Path]:
         """Return the columns that any kept version has."""
-        kept = map(self.version, self._numbers)
+        kept = self.versions(self._numbers)
         paths = {path for version in kept for path in version.paths}
         # The directory of the bundles stays: a writer may have it open.
         return {*paths, layout.SHARED}
@@ -354,11 +364,11 @@ def _freed(free: Sequence[int], kept: _Kept) -> tuple[Files, set[Path]]:
     # Usually the next kept versions name all of these files.
     _spare(freed, {after.head.version: after for after in following.values()}.values())
     older, newer = kept.around(max(free))
-    for version in map(kept.version, older):
+    for version in kept.versions(older):
         if not freed or _are_newer(freed, version):
             break
         _spare(freed, [version])
-    for version in map(kept.version, newer):
+    for version in kept.versions(newer):
         if not freed:
             break
         _spare(freed, [version])

@@ -66,10 +66,10 @@ def vacuum(
         kept = [number for number in versions.numbers(store) if number not in free]
         keys, columns, damaged = _named(store, kept)
         files, directories = _orphans(store, keys, columns)
-        if newest is None or damaged:
+        if damaged:
             pinned = tuple(number for number in expired if number not in free)
             return Vacuumed(pinned=pinned, damaged=tuple(damaged))
-        if not newest.head.durable and (free or files):
+        if newest is not None and not newest.head.durable and (free or files):
             # It may become the only version, so it must survive a loss of power.
             store.prepare(*layout.PREPARED)
             flush_whole(newest)
@@ -79,7 +79,8 @@ def vacuum(
         removed = retention.remove_manifests(store, sorted(free))
         # A reader may have pinned a version after `unpinned` looked.
         files, directories = _without_named(store, files, directories, free.difference(removed))
-        retention.remove_files(store, [*files, *directories], is_durable=True)
+        mirrors = layout.MIRRORS if newest is None else ()
+        retention.remove_files(store, [*files, *directories, *mirrors], is_durable=True)
         store.reclaim()
         pinned = tuple(sorted(set(expired).difference(removed)))
         _log.info(
@@ -113,7 +114,10 @@ def _no_writer(store: Store, wait: float) -> ExitStack:
 def _expired(
     store: Store, keep: int | None, older_than: float | None
 ) -> tuple[Version | None, list[int]]:
-    """Return the newest version and the expired ones; (None, []) if the newest is damaged."""
+    """Return the newest version and the expired ones; (None, []) if the newest is damaged.
+
+    Nothing is kept of a table that was dropped.
+    """
     numbers = versions.numbers(store)
     chosen: dict[str, Any] = {"versions": keep, "seconds": older_than}
     try:
@@ -123,6 +127,8 @@ def _expired(
             **{name: value for name, value in chosen.items() if value is not None},
         )
         return newest, retention.all_expired(newest, numbers, limits)
+    except KeyNotFound:
+        return None, numbers[:-1]
     except DAMAGED:
         return None, []
 

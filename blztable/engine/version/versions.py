@@ -543,9 +543,15 @@ def decode(store: Store, key: str, data: bytes) -> Version:
     return Version(store, head, fields, facts, _schema_bytes=encoded)
 
 
-def latest(store: Store, before: int = layout.MAX_VERSION + 1) -> Version | None:
-    """Return the newest version below `before` that can be read."""
-    for number in reversed([other for other in numbers(store) if other < before]):
+def latest(store: Store, before: int | None = None) -> Version | None:
+    """Return the newest version that can be read, or that below `before`; None if there is none.
+
+    A table that was dropped has no newest version.
+    """
+    there = numbers(store)
+    if before is None and there and is_removed(store, there[-1]):
+        return None
+    for number in reversed([other for other in there if before is None or other < before]):
         with suppress(BlzError, KeyNotFound):
             return read(store, number)
     return None
@@ -577,10 +583,10 @@ def is_table(store: Store) -> bool:
         found = unlocked.newest(store)
         return found is not None and not found.is_removed
     number = checked_newest(store)
-    return number is not None and not _is_removed(store, number)
+    return number is not None and not is_removed(store, number)
 
 
-def _is_removed(store: Store, number: int) -> bool:
+def is_removed(store: Store, number: int) -> bool:
     """True if a tombstone stands for a version."""
     with suppress(KeyNotFound, CorruptError):
         return store.get(layout.manifest(number), 0, len(REMOVED) + 1) == REMOVED
@@ -606,8 +612,13 @@ def removed_meanwhile(version: Version) -> TableNotFoundError | None:
 def _removed(store: Store, number: int) -> TableNotFoundError:
     """Return the error about a version that a tombstone stands for."""
     if number == newest_number(store):
-        return Dropped(f"{no_table(store, ': it was dropped')}")
+        return dropped(store)
     return TableNotFoundError(f"version {number} of {store.name} was removed")
+
+
+def dropped(store: Store) -> Dropped:
+    """Return the error about a table that was dropped."""
+    return Dropped(f"{no_table(store, ': it was dropped')}")
 
 
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
