@@ -1,4 +1,4 @@
-"""Threads of the stores: those of one flush, and those that wait for the replies of servers.
+"""Threads of the stores: of a flush, of requests that wait for replies, and of what is renewed.
 
 Knows nothing of keys. No other file of the room makes a thread. The threads that wait for replies
 are shared by all stores of the process: as many as it has requests in flight. They are made as they
@@ -6,16 +6,18 @@ are needed. A child made by fork has none of them, and makes its own.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from blztable import tuning
 from blztable.errors import StorageError
 from blztable.interrupts import DeferInterrupt
 
-__all__ = ["Future", "parallel", "requested"]
+__all__ = ["Future", "parallel", "repeated", "requested"]
 
 T = TypeVar("T")
 Each = Callable[[Callable[[str], None], Iterable[str]], None]
@@ -42,6 +44,35 @@ def requested(call: Callable[..., T], *arguments: object) -> "Future[T]":
             return _requests.submit(call, *arguments)
         except RuntimeError:
             raise StorageError("the interpreter shuts down, and no request is made") from None
+
+
+def repeated(
+    call: Callable[[], float | None], seconds: float, last: Callable[[], None]
+) -> Callable[[], None]:
+    """Make a call again and again in a thread of its own; return what ends the thread.
+
+    `call` returns the seconds until it is made again, None for no more. `last` is called at the
+    end. What is returned may be called by a destructor: a queue of this kind takes that.
+    """
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def run() -> None:
+        wait: float | None = seconds
+        while wait is not None:
+            try:
+                ended.get(timeout=wait)
+                break
+            except Empty:
+                wait = call()
+        last()
+
+    # Else a signal handler could raise when the thread is begun and nobody can end it.
+    with DeferInterrupt():
+        try:
+            threading.Thread(target=run, name="blztable-repeated", daemon=True).start()
+        except RuntimeError:
+            raise StorageError("the interpreter shuts down, and nothing is renewed") from None
+    return lambda: ended.put(None)
 
 
 def _forget() -> None:

@@ -28,6 +28,7 @@ from blztable.engine.read.parts import OpenParts
 from blztable.engine.read.selection import RowSpan, spans_of
 from blztable.engine.run.limits import check_rows
 from blztable.engine.run.pool import Progress
+from blztable.engine.version.leases import Hold
 from blztable.engine.version.projection import NestedField, Projection
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
@@ -59,8 +60,11 @@ class Snapshot:
         is_open: Callable[[], bool] = lambda: True,
         projection: Projection | None = None,
         parts: OpenParts | None = None,
+        hold: Hold | None = None,
     ) -> None:
         self.version = version
+        self._hold = hold
+        self._unheld: BlzError | None = None
         # The parts of all reads: files stay open with the table, and are described once.
         self._parts = OpenParts(version) if parts is None else parts
         self.projection = projection or Projection.of(version)
@@ -105,10 +109,28 @@ class Snapshot:
         """True after `close`."""
         return self._is_closed
 
+    def keep(self, seconds: float | None, *, is_needed: bool = True) -> None:
+        """Hold the version for so many seconds where no lock does; None does nothing.
+
+        TableNotFoundError if it was removed meanwhile. If not `is_needed`, the next read tells what
+        has failed: a commit was made before.
+        """
+        store = self.version.store
+        if seconds is None or store.locks or self._is_closed:
+            return
+        try:
+            self._hold = Hold(store, self.version.head.version, seconds)
+        except BlzError as error:
+            if is_needed:
+                raise
+            self._unheld = error
+
     def close(self) -> None:
         """Release the version."""
         self._is_closed = True
         self._parts.close()
+        if self._hold is not None:
+            self._hold.close()
         if self._pinned is not None:
             self._pinned.close()
         self.version.store.close()
@@ -117,6 +139,10 @@ class Snapshot:
         """Raise ClosedError after `close`."""
         if self._is_closed or not self._is_open():
             raise ClosedError(f"{self.name} was closed; open the table again")
+        if self._hold is not None:
+            self._hold.check()
+        if self._unheld is not None:
+            raise self._unheld
 
     def with_dictionaries(self, indices: Sequence[int]) -> "Snapshot":
         """Return a snapshot that reads columns of text or binary as dictionaries."""
@@ -136,6 +162,7 @@ class Snapshot:
             lambda: self._is_open() and not self.is_closed,
             projection,
             self._parts,
+            self._hold,
         )
 
     def opened(self, projection: Projection) -> ColumnReader:

@@ -15,6 +15,7 @@ import io
 import os
 import pickle
 import re
+import shutil
 import sys
 import threading
 import warnings
@@ -1054,6 +1055,16 @@ def dead_bytes(tmp_path):
 
 def full(*_):
     raise blz.StorageError(os.strerror(errno.ENOSPC))
+
+
+@remedy("{} is only read, so no version can be held there; open it without hold=")
+def open_without_hold(tmp_path):
+    path = tmp_path / "t.zip"
+    blz.to_blz({"n": [1]}, tmp_path / "t.blz")
+    shutil.make_archive(str(path.with_suffix("")), "zip", tmp_path, "t.blz")
+    url = f"zip://t.blz::{path}"
+    refusal(lambda: blz.open(url, hold=60), "open it without hold=")
+    assert len(blz.open(url)) == 1
 
 
 @remedy(

@@ -14,7 +14,7 @@ import pytest
 import blztable as blz
 from blztable import tuning
 from blztable.engine.run import pool
-from blztable.engine.version import commit, new_files, unlocked
+from blztable.engine.version import commit, leases, new_files, unlocked
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.remote import fetched, uploads
@@ -185,6 +185,8 @@ def same_each_time(monkeypatch):
     monkeypatch.setattr(commit, "datetime", Then)
     for module in (commit, new_files):
         monkeypatch.setattr(module, "monotonic", lambda: 0.0)
+    # No lease is renewed in so short a time.
+    monkeypatch.setattr(leases, "repeated", lambda *_: lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +240,19 @@ def tagging(table):
 
 def restoring(table):
     table.restore(1)
+
+
+def holding(bucket):
+    """Return what opens the first version with a lease: then it is read, whoever removes it."""
+
+    def work():
+        with blz.open(RemoteStore(bucket), version=1, hold=600) as table:
+            try:
+                assert table.to_arrow()["id"].to_pylist() == [9]
+            except blz.BlzError as error:
+                raise AssertionError(f"not held: {error}") from None
+
+    return work
 
 
 def dropping_it(bucket):
@@ -308,6 +323,7 @@ def _is_fair(error):
 
 
 SCENES = {
+    "a hold and a vacuum": [holding, changing(vacuuming)],
     "two appends": [appending(4), appending(5)],
     "an append and a delete": [appending(4), deleting(DELETED)],
     "an append and a vacuum": [appending(4), changing(vacuuming)],

@@ -7,6 +7,7 @@ then. Knows nothing of changes and rebasing.
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from typing import Protocol
@@ -201,6 +202,7 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
     The commit ids of the old version are kept: later commits are undone and can be repeated.
     """
     store = old.store
+    lease: leases.Timed | None = None
 
     def rebased(newest: Version | None) -> StagedVersion:
         # The ids and numbers that a damaged newest version used are unknown. The next writer skips
@@ -210,6 +212,8 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
             raise TableNotFoundError(
                 f"{store.name} no longer has version {old.head.version}; it cannot be restored"
             )
+        if lease is not None:
+            lease.check()
         latest = newest or versions.latest(store) or old
         properties = dict(old.head.properties) | _kept_properties(latest)
         rows = old.head.rows - latest.head.rows
@@ -222,7 +226,10 @@ def restore(old: Version, *, is_durable: bool) -> tuple[Version, Lock]:
         )
 
     plan = CommitPlan(store, is_durable, base=old, is_replacement=True)
-    with leases.held(store, old.head.version), Commit(plan) as commit:
+    with ExitStack() as held:
+        if not store.locks:
+            lease = held.enter_context(leases.lease(store, old.head.version))
+        commit = held.enter_context(Commit(plan))
         published = commit.publish("restore", rebased)
     commit.emit_warnings()
     return published
