@@ -30,7 +30,17 @@ from blztable.errors import (
 from blztable.version import VERSION
 
 if TYPE_CHECKING:
-    from blztable.api import create, dataset, drop, exists, open, read_blz, read_table, vacuum
+    from blztable.api import (
+        create,
+        dataset,
+        drop,
+        exists,
+        open,
+        plan,
+        read_blz,
+        read_table,
+        vacuum,
+    )
     from blztable.arrays.superchunk import SuperChunk
     from blztable.cached import set_cache
     from blztable.copying import copy
@@ -56,6 +66,7 @@ if TYPE_CHECKING:
     from blztable.table.attributes import Attributes
     from blztable.table.changing.appender import Appender, ColumnAppender
     from blztable.table.column import Column
+    from blztable.table.parts import TablePart
     from blztable.table.table import CTable
     from blztable.table.tags import Tags
     from blztable.table.transaction import Transaction
@@ -98,6 +109,7 @@ __all__ = [
     "SuperChunk",
     "TableExistsError",
     "TableNotFoundError",
+    "TablePart",
     "Tags",
     "Transaction",
     "TransactionError",
@@ -111,6 +123,7 @@ __all__ = [
     "drop",
     "exists",
     "open",
+    "plan",
     "read_blz",
     "read_table",
     "set_cache",
@@ -120,7 +133,17 @@ __all__ = [
 
 # The modules of the public names that are imported at their first use.
 _HOMES = {
-    "api": ("create", "dataset", "drop", "exists", "open", "read_blz", "read_table", "vacuum"),
+    "api": (
+        "create",
+        "dataset",
+        "drop",
+        "exists",
+        "open",
+        "plan",
+        "read_blz",
+        "read_table",
+        "vacuum",
+    ),
     "arrays.superchunk": ("SuperChunk",),
     "cached": ("set_cache",),
     "copying": ("copy",),
@@ -146,6 +169,7 @@ _HOMES = {
     "table.changing.appender": ("Appender", "ColumnAppender"),
     "table.attributes": ("Attributes",),
     "table.column": ("Column",),
+    "table.parts": ("TablePart",),
     "table.table": ("CTable",),
     "table.tags": ("Tags",),
     "table.transaction": ("Transaction",),

@@ -38,6 +38,7 @@ from blztable.storage.store import Damaged, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
 from blztable.table.names import Coded, Rows, checked_count, checked_integer
+from blztable.table.parts import Hosts, TablePart
 from blztable.table.progress import ProgressOption
 from blztable.table.reader import ColumnNames, Filters
 from blztable.table.snapshot import Snapshot
@@ -592,6 +593,71 @@ def read_table(
         return table.to_arrow(
             columns, filters=filters, rows=rows, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
+
+
+def plan(
+    path: StoreLike,
+    *,
+    columns: ColumnNames | None = None,
+    filters: Filters = None,
+    part_bytes: int = 64_000_000,
+    version: int | str | None = None,
+    at: At = None,
+    hosts: Hosts = None,
+    storage_options: Options = None,
+) -> list[TablePart]:
+    """Cut a table into parts that other processes read; see `CTable.plan`.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of the table, or its file, or a URL.
+    columns : sequence of str or tuple of str, optional
+        Names of the columns that will be read; all by default. They decide how many rows make a
+        part.
+    filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
+        Condition that the rows will have to meet, as in `read_blz`. Row groups in which no row
+        meets it are in no part. Pass it to the part, too.
+    part_bytes : int, optional
+        Bytes that the columns of a part take in memory, about.
+    version : int or str, optional
+        Number or tag of the version; the newest by default.
+    at : str, datetime, date, Timestamp or datetime64, optional
+        The version that was the newest at this time, as in `open`.
+    hosts : mapping of str to str or list of str, or callable, optional
+        Where files lie, as in `CTable.plan`.
+    storage_options : mapping, optional
+        Settings of the store of a URL, as in `open`. They are in no part: a process that reads one
+        takes them from its environment, or gets them with the call.
+
+    Returns
+    -------
+    list of TablePart
+        Parts in the order of the rows, none of which is in two of them; an empty list if no row can
+        meet the condition.
+
+    Raises
+    ------
+    TableNotFoundError, ColumnNotFoundError, SchemaError, CorruptError
+        As in `read_blz`.
+    FormatError
+        The table is one of another program.
+    ValueError
+        `part_bytes` is less than 1, or the table is in memory.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> blz.to_blz({"a": range(100_000), "b": range(100_000)}, "t.blz")
+    >>> def added(part):
+    ...     return part.to_pandas(["a"])["a"].sum()
+    >>> with ThreadPoolExecutor() as workers:  # Or processes, of one machine or of many.
+    ...     print(sum(workers.map(added, blz.plan("t.blz", columns=["a"], part_bytes=400_000))))
+    4999950000
+    """
+    with open(path, version=version, at=at, storage_options=storage_options) as table:
+        return table.plan(columns, filters=filters, part_bytes=part_bytes, hosts=hosts)
 
 
 def dataset(

@@ -73,8 +73,8 @@ class Tuning:
     # Bytes of a window of a stream. Windows and row groups have whole multiples of so many rows.
     window_bytes: int = 64_000_000
     window_rows: int = 1 << 17
-    # Rows of a fragment of a dataset: a few row groups, so that all processors decode one.
-    fragment_rows: int = 1 << 20
+    # Bytes of a part of a table, and of a fragment of a dataset: all processors decode one.
+    part_bytes: int = 64_000_000
 
     # Remote stores. Requests in flight in the process, and bytes that a read asks for before they
     # are decoded.

@@ -172,6 +172,11 @@ class LocalStore(Store):
         """The path of the directory."""
         return self._path
 
+    @property
+    def path(self) -> str:
+        """The path of the directory."""
+        return self._path
+
     def open(self, key: str, size: int | None = None) -> LocalReader:
         """Open the value under `key`."""
         return self._directories.open_file(key)

@@ -23,7 +23,7 @@ lock only from its next `publish` on. Where `locks` is false, others see a new v
 A caller never asks which store it has. What stores differ in is said by `locks`, `lists`,
 `fetches`, `creates`, `has_one_writer`, `appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`,
 `unfinished_bytes`, `unfinished` and `earlier`; their bodies here are those of a store on a disk
-that keeps each value by itself.
+that keeps each value by itself. `path` is None where only this process has the store.
 
 `tests/storage/test_store_contract.py` checks these promises for each store.
 """
@@ -148,6 +148,11 @@ class Store(Protocol):
     @property
     def name(self) -> str:
         """Name of the store in messages, usually its path."""
+
+    @property
+    def path(self) -> str | None:
+        """Path or URL by which another process opens the store; None if there is none."""
+        return None
 
     def open(self, key: str, size: int | None = None) -> Reader:
         """Open the value under `key`, to read ranges of it.

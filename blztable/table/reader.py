@@ -631,6 +631,39 @@ class TableReader:
         snapshot, positions = self._reading(columns)
         return described([Column(snapshot, index, self) for index in positions])
 
+    def statistics(self, columns: ColumnNames | None = None) -> pa.Table:
+        """Return what is known of each row group without reading it.
+
+        Only the manifest and the leaves are read.
+
+        Parameters
+        ----------
+        columns : sequence of str or tuple of str, optional
+            Names of the columns; all by default.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row for each row group, with its first row `start` and the row after its last one,
+            `stop`. For each column "a": `nulls.a`, the number of nulls; `min.a` and `max.a`, bounds
+            of the other values without NaNs; `exact.a`, true if these two are values; `nbytes.a`
+            and `cbytes.a`, the bytes in memory and on disk. What is not known is null: bounds of
+            types without an order, and nulls of row groups with deleted rows.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> storage = blz.Storage(row_group_rows=2)
+        >>> blz.to_blz({"a": [3, None, 7, 9], "b": list("wxyz")}, "t.blz", storage=storage)
+        >>> with blz.open("t.blz") as t:
+        ...     t.statistics(["a"]).drop_columns("cbytes.a").to_pandas()
+           start  stop  nulls.a  min.a  max.a  exact.a  nbytes.a
+        0      0     2        1      3      3     True        17
+        1      2     4        0      7      9     True        16
+        """
+        snapshot, indices = self._reading(columns)
+        return snapshot.statistics(indices)
+
     def dataset(
         self, *, dictionaries: Coded = None, views: bool = False, on_corrupt: OnCorrupt = "raise"
     ) -> "BlzDataset":

@@ -341,6 +341,11 @@ class Snapshot:
             everything = select.row_spans(self.version, scan, range(self.rows))
             return query.explain.explain(self.projection, positions, everything, scan)
 
+    def statistics(self, positions: Sequence[int]) -> pa.Table:
+        """Return what the records say of each row group, in some columns."""
+        with self._guarded():
+            return query.statistics.statistics(self.projection, positions)
+
     def verify(self, positions: Sequence[int], *, full: bool) -> Report:
         """Check columns of the version for damage; of a field, the column that it is in."""
         self.check_open()

@@ -40,8 +40,9 @@ from blztable.report import (
 from blztable.storage.store import KeyNotFound, Lock, Store
 from blztable.table import changing
 from blztable.table.column import Column
-from blztable.table.names import checked_integer
-from blztable.table.reader import TableReader
+from blztable.table.names import checked_count, checked_integer
+from blztable.table.parts import Hosts, TablePart, plan
+from blztable.table.reader import ColumnNames, Filters, TableReader
 from blztable.table.snapshot import Snapshot
 from blztable.table.tags import Tags, number_of
 from blztable.table.transaction import Transaction
@@ -246,6 +247,64 @@ class CTable(Verbs, Closing):
         transaction = self._new_transaction(commit_id)
         self._transactions.add(transaction)
         return transaction
+
+    def plan(
+        self,
+        columns: ColumnNames | None = None,
+        *,
+        filters: Filters = None,
+        part_bytes: int = 64_000_000,
+        hosts: Hosts = None,
+    ) -> list[TablePart]:
+        """Cut the version into parts that other processes read.
+
+        A part says which rows it has, and `TablePart.to_arrow` or `TablePart.to_pandas` reads them
+        in any process that reaches the table. Only the manifest and the leaves are read. The parts
+        keep nothing: as long as the table is open, its version stays on a disk.
+
+        Parameters
+        ----------
+        columns : sequence of str or tuple of str, optional
+            Names of the columns that will be read; all by default. They decide how many rows make a
+            part.
+        filters : str, pyarrow.compute.Expression, list of tuples or list of such lists, optional
+            Condition that the rows will have to meet, as in `read_blz`. Row groups in which no row
+            meets it are in no part. Pass it to the part, too, which reads only the rows that do.
+        part_bytes : int, optional
+            Bytes that the columns of a part take in memory, about. Small row groups that follow one
+            another make one part, and a larger one is cut between its pages.
+        hosts : mapping of str to str or list of str, or callable, optional
+            Where files lie: hosts by the beginnings of paths below the table, such as "data/col0";
+            or a function that returns the hosts of such a path. They become `TablePart.hosts`.
+
+        Returns
+        -------
+        list of TablePart
+            Parts in the order of the rows, none of which is in two of them; an empty list if no row
+            can meet the condition.
+
+        Raises
+        ------
+        ValueError
+            `part_bytes` is less than 1, or the table is in memory.
+        FormatError
+            The table is one of another program.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> storage = blz.Storage(row_group_rows=20_000)
+        >>> blz.to_blz({"a": range(100_000), "b": range(100_000)}, "t.blz", storage=storage)
+        >>> with blz.open("t.blz") as t:
+        ...     parts = t.plan(["a"], filters="a >= 50000", part_bytes=400_000)
+        ...     [(part.start, part.stop) for part in parts]
+        ...     sum(part.to_arrow(["a"], filters="a >= 50000").num_rows for part in parts)
+        [(40000, 80000), (80000, 100000)]
+        50000
+        """
+        part_bytes = checked_count(part_bytes, "part_bytes", least=1)
+        snapshot, indices = self._reading(columns)
+        return plan(snapshot, indices, filters, part_bytes, hosts)
 
     def versions(self) -> list[VersionInfo]:
         """List the versions that still exist.

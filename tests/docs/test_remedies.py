@@ -19,6 +19,7 @@ import shutil
 import sys
 import threading
 import warnings
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -1032,6 +1033,33 @@ def type_names(tmp_path):
         assert isinstance(
             imported(tmp_path, "a.csv", b"a,b\n,1\n", "--dtype", f"a={name}"), pa.Table
         )
+
+
+@remedy(
+    "{}: no other process can open the table; copy it with blztable.copy() to a path or a URL, and plan there",
+    "{} has no versions that a part could name; make a table of it with blztable.copy()",
+)
+def plans(tmp_path):
+    in_memory = blz.MemoryStore()
+    blz.to_blz({"v": [1, 2]}, in_memory)
+    write_table(tmp_path / "old", {"v": np.arange(1, 3)})
+    for number, source in enumerate((in_memory, tmp_path / "old")):
+        refusal(partial(blz.plan, source), "blztable.copy()")
+        blz.copy(source, tmp_path / f"{number}.blz")
+        (part,) = blz.plan(tmp_path / f"{number}.blz")
+        assert part.to_arrow()["v"].to_pylist() == [1, 2]
+
+
+@remedy(
+    "rows must be (first row, row after the last one), not {}; read single rows with take()",
+    "rows must be (first row, row after the last one) with 0 <= first <= after, not {}; read the last rows with tail()",
+)
+def runs_of_rows(tmp_path):
+    t = opened({"v": [1, 2, 3]})
+    refusal(lambda: t.to_arrow(rows=[2, 0, 1]), "with take()")
+    assert t.take([2, 0, 1])["v"].to_pylist() == [3, 1, 2]
+    refusal(lambda: t.to_arrow(rows=(-1, 3)), "with tail()")
+    assert t.tail(1)["v"].to_pylist() == [3]
 
 
 @remedy("the file keeps its dead bytes; call vacuum() to try again")

@@ -235,14 +235,14 @@ def null_counts(reader: ColumnReader, index: int) -> np.ndarray:
         counts = np.array(projection.version.row_groups, np.int64)
         unknown = np.ones(len(counts), np.bool_)
     else:
-        zones, is_whole = _zones_of_groups(projection, index)
+        zones, is_whole = zones_by_group(projection, index)
         counts, unknown = zones.nulls.copy(), ~(zones.is_counted & is_whole)
     for group in np.flatnonzero(unknown & (counts > 0)).tolist():
         counts[group] = sum(map(_nulls, _arrays(reader, index, [group])))
     return counts
 
 
-def _zones_of_groups(projection: Projection, index: int) -> tuple[Zones, np.ndarray]:
+def zones_by_group(projection: Projection, index: int) -> tuple[Zones, np.ndarray]:
     """Return the statistics of a column's row groups, and which of these have no deleted row."""
     zones = zones_of_groups(projection.schema.field(index).type, records_of(projection, index))
     return zones, zones.rows == np.array(projection.version.row_groups, np.int64)
@@ -262,7 +262,7 @@ def _arrays(reader: ColumnReader, index: int, groups: Iterable[int]) -> Iterator
 def extreme_of(reader: ColumnReader, index: int, *, is_least: bool) -> pa.Scalar:
     """Return the least or the greatest value of a flat column; few of its row groups are read."""
     type_ = reader.projection.schema.field(index).type
-    zones, is_whole = _zones_of_groups(reader.projection, index)
+    zones, is_whole = zones_by_group(reader.projection, index)
     if not zones.is_counted.all():
         groups = range(len(reader.projection.version.row_groups))
         arrays = chain([nulls(0, type_)], _arrays(reader, index, groups))

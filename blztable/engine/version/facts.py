@@ -275,6 +275,19 @@ class Facts:
             totals = self._totals[line] = nbytes, cbytes
         return totals
 
+    def sizes(self, lines: Sequence[int]) -> tuple[Array, Array]:
+        """Return how many live rows, and decoded bytes of some nodes, lie before each entry.
+
+        The entries are those that the version itself has, so no leaf is read; at the end are the
+        rows and bytes of all.
+        """
+        rows, nbytes = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+        for run in self.runs:
+            parts = run.records(lines).parts.reshape(len(lines), len(run))
+            rows.append(run.groups["rows"].astype(np.int64))
+            nbytes.append(parts["nbytes"].astype(np.int64).sum(0))
+        return np.concatenate(rows).cumsum(), np.concatenate(nbytes).cumsum()
+
     def walk(
         self, wanted: Array | None = None, *, are_rows: bool = False
     ) -> Iterator[tuple[int, int, Run]]:

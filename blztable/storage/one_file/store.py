@@ -87,6 +87,11 @@ class OneFileStore(Store):
         """Name of the file in messages."""
         return self._file.name
 
+    @property
+    def path(self) -> str | None:
+        """Path of the file, if it has one."""
+        return self._file.name if self._file.has_path else None
+
     def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
         return (at, (self.name,)) if self._file.has_path else (OneFileStore, (self._file,))
 

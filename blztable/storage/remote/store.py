@@ -51,6 +51,11 @@ class RemoteStore(Store):
         """The address of the bucket, and the path in it."""
         return self._bucket.name
 
+    @property
+    def path(self) -> str | None:
+        """The URL; None for an object that the user made."""
+        return self._bucket.name if "://" in self._bucket.name else None
+
     def open(self, key: str, size: int | None = None) -> "RemoteReader":
         """Open the value under `key`; nothing is asked for if its size is known."""
         if size is None:

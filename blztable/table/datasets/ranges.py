@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable import tuning
+from blztable.engine import query
 from blztable.engine.version.projection import Projection
 from blztable.report import RowGroup
 from blztable.table.display import ReadOptions
@@ -30,21 +31,6 @@ def row_groups(projection: Projection, positions: Sequence[int]) -> list[RowGrou
     return [RowGroup(*rows, *both) for rows, *both in zip(ends, *sizes, strict=True)]
 
 
-def _cuts(groups: Sequence[int]) -> list[int]:
-    """Return where ranges begin and end: whole row groups, or pieces of a large one.
-
-    So a range needs the files of few row groups, and the loss of a file concerns few ranges.
-    """
-    cuts, end, most = [0], 0, tuning.current.fragment_rows
-    for rows in groups:
-        if end > cuts[-1] and end + rows - cuts[-1] > most:
-            cuts.append(end)
-        end += rows
-        if rows > most:
-            cuts += [*range(end - rows + most, end, most), end]
-    return cuts if end == cuts[-1] > 0 else [*cuts, end]
-
-
 @dataclass(frozen=True)
 class RowRange:
     """The rows from `start` to `stop` of some columns."""
@@ -57,8 +43,9 @@ class RowRange:
     @classmethod
     def all(cls, snapshot: Snapshot, positions: Sequence[int]) -> "list[RowRange]":
         """Return ranges that have all rows; one without rows if there are none."""
-        cuts = _cuts(snapshot.version.row_groups)
-        return [cls(snapshot, positions, *ends) for ends in pairwise(cuts)]
+        runs = query.cuts.runs(snapshot.projection, positions, None, tuning.current.part_bytes)
+        ends = [(run.start, run.stop) for run in runs] or [(0, 0)]
+        return [cls(snapshot, positions, *each) for each in ends]
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,9 +74,7 @@ class RowRange:
 
     def count(self, *, filters: Any = None) -> int:
         """Count the rows that meet a condition."""
-        if filters is None:
-            return self.stop - self.start
-        return int(replace(self, positions=()).to_arrow(filters=filters).num_rows)
+        return self.snapshot.count(filters, (self.start, self.stop))
 
     def _fragments(self) -> "list[RowRange]":
         """Return the range itself."""

@@ -243,7 +243,7 @@ def test_it_pickles_and_keeps_its_versions(sales):
     [
         (100, 15, [30, 30, 40]),
         (80, 40, [40, 40]),
-        (200, 95, [40, 40, 15, 40, 40, 15, 10]),
+        (200, 96, [32, 32, 32, 32, 32, 32, 8]),
         (120, 80, [40, 40, 40]),
         (0, 10, [0]),
     ],
@@ -251,16 +251,18 @@ def test_it_pickles_and_keeps_its_versions(sales):
 def test_a_fragment_has_whole_row_groups_or_a_piece_of_one(
     tmp_path, tuned, rows, row_group_rows, expected
 ):
-    tuned(fragment_rows=40)
+    tuned(part_bytes=40 * 8)
     numbers = pa.table({"n": pa.array(range(rows), "i8")})
-    blz.to_blz(numbers, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=row_group_rows))
+    blz.to_blz(
+        numbers, tmp_path / "t.blz", storage=blz.Storage(row_group_rows=row_group_rows, page_rows=8)
+    )
     fragments = list(blz.dataset(tmp_path / "t.blz").get_fragments())
     assert [one.count_rows() for one in fragments] == expected
     assert pa.concat_tables([one.to_table() for one in fragments]).equals(numbers)
 
 
 def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, tuned):
-    tuned(fragment_rows=40)
+    tuned(part_bytes=40 * 8)
     path = tmp_path / "t.blz"
     blz.to_blz({"n": range(90)}, path, storage=blz.Storage(row_group_rows=30, encoding="plain"))
     with blz.open(path) as table:
@@ -273,7 +275,7 @@ def test_a_row_group_whose_file_is_away_costs_its_fragment_only(tmp_path, tuned)
 
 
 def test_fragments_have_a_few_row_groups_of_one_table(tmp_path, tuned):
-    tuned(fragment_rows=40)
+    tuned(part_bytes=40 * 8)
     blz.to_blz({"n": range(100)}, tmp_path / "1.blz", storage=blz.Storage(row_group_rows=20))
     blz.to_blz({"n": range(100, 110)}, tmp_path / "2.blz")
     d = blz.dataset(tmp_path)
