@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from blztable.arrays.superchunk import SuperChunk
     from blztable.cached import set_cache
     from blztable.copying import copy
+    from blztable.engine.run.threads import set_threads
     from blztable.engine.write.options import Storage
     from blztable.report import (
         Changed,
@@ -127,6 +128,7 @@ __all__ = [
     "read_blz",
     "read_table",
     "set_cache",
+    "set_threads",
     "to_blz",
     "vacuum",
 ]
@@ -147,6 +149,7 @@ _HOMES = {
     "arrays.superchunk": ("SuperChunk",),
     "cached": ("set_cache",),
     "copying": ("copy",),
+    "engine.run.threads": ("set_threads",),
     "engine.write.options": ("Storage",),
     "report": (
         "Changed",

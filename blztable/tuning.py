@@ -26,6 +26,9 @@ class Tuning:
     # An Arrow array costs about 1,000 bytes, so this many tables of fewer bytes are joined.
     joined_tables: int = 256
     joined_bytes: int = 1 << 18
+    # Threads of a read or a write, with the caller's; 0 for as many as the process may use
+    # processors: see `set_threads`.
+    threads: int = 0
     # Up to this size most of the time is spent in Python, which runs one thread at a time.
     one_thread_bytes: int = 1 << 20
     # Smaller tasks would spend more time in Python than in compression.

@@ -14,9 +14,10 @@ needs another task:
     after_task: the user's progress callback          caller's thread, no lock held
 
 The threads of a run are the caller and its helpers. Helpers are the threads of one pool for the
-process, one for each processor but one. The caller runs tasks too, so a run always ends, also
-inside of a task or when the pool is busy. Each thread takes the next task. A task may return more
-tasks; they run before the tasks not yet drawn, so begun work is finished first.
+process, one for each processor but one, or as many as `threads.py` says. The caller runs tasks too,
+so a run always ends, also inside of a task or when the pool is busy. Each thread takes the next
+task. A task may return more tasks; they run before the tasks not yet drawn, so begun work is
+finished first.
 
 Memory: a thread holds one task. `run_groups` fetches another group only when its budget has room.
 Exception: the first exception ends the run. No task begins after it and waiting tasks are dropped.
@@ -59,6 +60,7 @@ import blosc
 import numpy as np
 
 from blztable.engine.run.limits import MemoryBudget
+from blztable.engine.run.threads import processors as _processors
 from blztable.errors import ClosedError
 from blztable.interrupts import DeferInterrupt
 
@@ -113,6 +115,7 @@ MOST_KEPT = 16 << 20
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
+_pool_size = 0
 _blosc_lock = threading.Lock()
 # The runs that use Blosc, and the settings from before the first one.
 _blosc_users: set[object] = set()
@@ -392,20 +395,18 @@ class _PoolRun:
             self._changed.notify_all()
 
 
-def _processors() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it.
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
 def _call_helpers(join: Callable[[], None], helpers: list[Future[None]]) -> None:
     """Submit `join` to each thread of the pool; append the futures to `helpers`."""
-    global _pool
+    global _pool, _pool_size
     count = _processors() - 1
     if count < 1:
         return
     with _lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(count, "blztable")
+        if _pool is None or _pool_size != count:
+            if _pool is not None:
+                # Its threads end with the runs that they help.
+                _pool.shutdown(wait=False)
+            _pool, _pool_size = ThreadPoolExecutor(count, "blztable"), count
         # The pool refuses calls while the interpreter shuts down: the caller works alone.
         with suppress(RuntimeError):
             helpers.extend(_pool.submit(join) for _ in range(count))
