@@ -12,8 +12,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import fsspec
 import numpy as np
+import obstore
 import pandas as pd
 import pytest
+from obstore.exceptions import GenericError
 from obstore.store import MemoryStore as ObjectsInMemory
 
 import blztable as blz
@@ -471,3 +473,16 @@ def test_a_server_without_ranges_serves_small_files(plain, monkeypatch):
     monkeypatch.setattr("blztable.storage.remote.object_bucket._MOST_CUT", 100)
     with pytest.raises(blz.StorageError, match="sends no ranges"):
         blz.read_blz(f"{plain}/t.blz")
+
+
+def test_a_read_that_fails_at_an_address_with_416_in_it_is_no_end_of_the_value(s3, monkeypatch):
+    store = store_at("s3://bucket/t.blz", options=options_of(s3))
+    put(s3, "t.blz/data/col416/__416__.bin", b"abc")
+    assert store.get("data/col416/__416__.bin", 7, 2) == b""
+
+    def failing(*_, **__):
+        raise GenericError("Error performing GET http://127.0.0.1:41600/416: 503 Slow Down")
+
+    monkeypatch.setattr(obstore, "get", failing)
+    with pytest.raises(blz.StorageError, match="503 Slow Down"):
+        store.get("data/col416/__416__.bin", 0, 2)

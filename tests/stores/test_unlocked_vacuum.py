@@ -1,5 +1,7 @@
 """A vacuum where locks exclude nobody: what it removes, what stays, and its requests."""
 
+import math
+
 import pytest
 
 import blztable as blz
@@ -7,6 +9,7 @@ from blztable import tuning
 from blztable.engine.version import leases
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
+from blztable.storage.remote.object_bucket import ObjectBucket
 from blztable.storage.resolve import store_at
 from support.remote_places import options_of, put
 from support.s3_server import Fault, nth
@@ -75,14 +78,55 @@ def test_nothing_is_removed_by_a_commit(s3, place):
     assert len(files(s3)) == 5
 
 
-def test_a_vacuum_makes_few_requests(s3, place):
+def requests(log):
+    """Return how many requests there were beside those for manifests, leaves and `meta/latest`."""
+    kinds = ("meta/manifest/", "meta/leaf/", "meta/latest")
+    return len([one for one in log if not any(kind in one.key for kind in kinds)])
+
+
+def test_a_vacuum_makes_four_requests_beside_those_for_manifests(s3, place):
+    """Two lists, the mark, and one deletion of the files and the mark."""
+    s3.latency = 0.05
     with s3.recorded() as log:
-        store = store_at(URL, options=options_of(s3))
-        vacuum(place, keep=1)
-        store.close()
-    assert len(log.of("DELETE")) == 2  # The files, and the mark.
-    assert len(log.of("PUT", "meta/manifest")) == 4
-    assert len(log.of("LIST")) <= 6
+        blz.vacuum(URL, keep=1, **place)
+    s3.latency = 0
+    # The newest manifest is read again behind the mark, because it has the tags.
+    assert len(log.of("GET", "meta/manifest/")) == 5 + 1
+    assert len(log.of("PUT", "meta/manifest/")) == 4
+    assert requests(log) == 4
+    # All versions are read, and all tombstones put, at once.
+    assert log.rounds == 8
+    with s3.recorded() as log:
+        blz.vacuum(URL, **place)
+    assert (requests(log), len(log.of("GET", "meta/manifest/"))) == (4, 2)
+
+
+def test_a_vacuum_of_many_keys_makes_two_requests_for_a_thousand(s3, place):
+    for number in range(1, 2_501):
+        put(s3, f"t.blz/{layout.part(layout.SHARED, number)}", b"")
+    s3.advance(8 * DAY)
+    keys = len(s3.keys)
+    with s3.recorded() as log:
+        assert blz.vacuum(URL, keep=1, **place).files == 2_504
+    assert requests(log) == 1 + 3 + 1 + 3 <= 2 + 2 * math.ceil(keys / 1000)
+
+
+def test_a_tombstone_that_cannot_be_put_leaves_all_files(s3, place):
+    def refused(self, key, data, put=ObjectBucket.put):
+        if key.endswith(f"{2:020d}"):
+            raise blz.StorageError("refused")
+        put(self, key, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ObjectBucket, "put", refused)
+        with pytest.raises(blz.StorageError, match="refused"):
+            blz.vacuum(URL, keep=1, **place)
+    assert len(files(s3)) == 5
+    assert not left(s3)
+    blz.vacuum(URL, keep=1, **place)
+    s3.advance(8 * DAY)
+    blz.vacuum(URL, keep=1, **place)
+    assert len(files(s3)) == 1
 
 
 def test_a_tagged_version_stays(s3, place):

@@ -12,7 +12,7 @@ of an open table is put again at a third of that, by a thread, until the table i
 import os
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from threading import Lock as ThreadLock
 from time import monotonic, time
@@ -33,7 +33,7 @@ class Timed(Closing):
     def __init__(self, store: Store, key: str, data: bytes) -> None:
         """Put the value."""
         self._store, self._data = store, data
-        self.key = key
+        self.key, self._is_closed = key, False
         self.renew()
 
     def renew(self) -> None:
@@ -59,8 +59,14 @@ class Timed(Closing):
 
     def close(self) -> None:
         """Remove the value; if that fails, it counts for some time more."""
-        with suppress(BlzError):
-            self._store.delete([self.key])
+        if not self._is_closed:
+            with suppress(BlzError):
+                self._store.delete([self.key])
+
+    def close_with(self, keys: Sequence[str]) -> None:
+        """Remove other values, and behind them this one."""
+        self._store.delete([*keys, self.key])
+        self._is_closed = True
 
 
 def lease(store: Store, number: int) -> Timed:

@@ -8,7 +8,7 @@ also after its file was removed.
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -114,13 +114,18 @@ def numbers(store: Store) -> list[int]:
 
     The last one is in any case that of the newest manifest.
     """
-    entries = list(_manifests(store, ""))
-    found = [
-        layout.manifest_version(one.key.rpartition("/")[2])
-        for place, one in enumerate(entries, 1)
-        if one.size != len(REMOVED) or place == len(entries)
-    ]
-    return [one for one in found if one is not None]
+    found = manifests(store.entries(layout.MANIFESTS))
+    last = max(found, default=None)
+    return [n for n, entry in found.items() if entry.size != len(REMOVED) or n == last]
+
+
+def manifests(entries: Iterable[ListedValue]) -> dict[int, ListedValue]:
+    """Return the manifests and tombstones in a list, by their numbers, ascending."""
+    found = {
+        layout.manifest_version(one.key.removeprefix(f"{layout.MANIFESTS}/")): one
+        for one in entries
+    }
+    return {number: one for number, one in found.items() if number is not None}
 
 
 def put_latest(store: Store, version: int, uuid: str, etag: str, manifest: bytes) -> None:

@@ -3,15 +3,18 @@
 Its steps, in an order in which each protects the next. The model in `tests/stores/` shows that none
 can be left out.
 
-1. List the data files and leaves, before any manifest is read: what a commit names later is not in
-   the list, or is young.
+1. List everything, in the order of the keys, so data files and leaves come before manifests: what a
+   commit names later is not in the list, or is young.
 2. Choose the versions that expired; put a mark that names them.
 3. List `meta`, after the mark: the leases, the versions, and the time of the store. Read all
    versions. If one was removed since then, versions that are not in the list may name its files, so
    list again. The newest one has the tags.
-4. Put tombstones in the place of the versions that have neither a lease nor a tag.
+4. Put tombstones in the place of the versions that have neither a lease nor a tag, side by side.
 5. Delete the files that only they named, and those that no version names and that are older than
-   `tuning.orphan_seconds`: a commit refuses to name a file that is nearly so old.
+   `tuning.orphan_seconds`: a commit refuses to name a file that is nearly so old. The mark goes
+   with the last of them.
+
+So beside manifests and leaves, there are two lists, one mark, and a deletion for each 1,000 keys.
 """
 
 import logging
@@ -32,29 +35,26 @@ from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.report import Vacuumed
 from blztable.storage.store import KeyNotFound, ListedValue, Store
+from blztable.storage.threads import requested
 
 _log = logging.getLogger(__name__)
 
 
 def vacuum(store: Store, *, keep: int | None, older_than: float | None) -> Vacuumed:
     """Remove expired versions and old orphans; see `vacuum.vacuum`."""
-    listed = _files(store)
-    newest = unlocked.newest(store)
-    if newest is None:
-        raise versions.no_table(store)
+    listed = list(store.entries(""))
+    files_listed = [entry for entry in listed if layout.is_file(entry.key)]
     try:
-        expired = _expired(store, keep, older_than)
+        expired = _expired(store, listed, keep, older_than)
         with leases.mark(store, expired) as mark:
             meta, stay, go = _read(store, mark, expired)
             files = {
-                key: entry.size
-                for key, entry in listed.items()
-                if key not in stay and (key in go or meta.is_orphan(entry))
+                entry.key: entry.size
+                for entry in files_listed
+                if entry.key not in stay and (entry.key in go or meta.is_orphan(entry))
             }
-            for number in meta.going:
-                mark.check()
-                store.put(layout.manifest(number), REMOVED)
-            store.delete([*files, *meta.stale])
+            _bury(store, mark, meta.going)
+            mark.close_with([*files, *meta.stale])
     except _Unreadable as error:
         return Vacuumed(damaged=(error.number,))
     nbytes, pinned = sum(files.values()), tuple(sorted(meta.leased.intersection(expired)))
@@ -88,23 +88,38 @@ def _reading(store: Store, number: int) -> Iterator[None]:
         raise _Unreadable(number) from None
 
 
-def _files(store: Store) -> dict[str, ListedValue]:
-    """Return the data files and leaves of the store by their keys."""
-    entries = [entry for prefix in (layout.DATA, layout.LEAVES) for entry in store.entries(prefix)]
-    return {entry.key: entry for entry in entries if layout.is_file(entry.key)}
+def _bury(store: Store, mark: Timed, numbers: Iterable[int]) -> None:
+    """Put tombstones in the place of versions, side by side, as long as the mark counts."""
+
+    def bury(number: int) -> None:
+        mark.check()
+        store.put(layout.manifest(number), REMOVED)
+
+    buried = [requested(bury, number) for number in numbers]
+    for error in [one.exception() for one in buried]:
+        if error is not None:
+            raise error
 
 
-def _expired(store: Store, keep: int | None, older_than: float | None) -> list[int]:
+def _expired(
+    store: Store, listed: Sequence[ListedValue], keep: int | None, older_than: float | None
+) -> list[int]:
     """Return the versions that exceed a limit; all of a table that was dropped."""
     while True:
-        numbers = versions.numbers(store)
+        manifests = unlocked.manifests(listed)
+        if not manifests:
+            raise versions.no_table(store)
+        last = max(manifests)
+        numbers = [n for n, entry in manifests.items() if entry.size != len(REMOVED)]
+        if last not in numbers:
+            return numbers
         try:
-            with _reading(store, numbers[-1]):
-                newest = versions.read(store, numbers[-1])
+            with _reading(store, last):
+                newest = versions.read(store, last, manifests[last].size)
         except KeyNotFound:
-            if versions.numbers(store)[-1] == numbers[-1]:
-                return numbers[:-1]
-            continue  # It was replaced and removed meanwhile.
+            # It was replaced and removed meanwhile.
+            listed = list(store.entries(layout.MANIFESTS))
+            continue
         chosen: dict[str, Any] = {"versions": keep, "seconds": older_than}
         limits = replace(
             RetentionLimits.of(newest.head, locks=False),
@@ -132,14 +147,9 @@ class _Meta:
 
     def __init__(self, entries: Sequence[ListedValue], now: float) -> None:
         self._now = now
-        manifests = {
-            number: entry.size
-            for entry in entries
-            if entry.key.startswith(f"{layout.MANIFESTS}/")
-            and (number := layout.manifest_version(entry.key.rpartition("/")[2])) is not None
-        }
-        self.newest = max(manifests)
-        self.sizes = {n: size for n, size in manifests.items() if size != len(REMOVED)}
+        sizes = {number: entry.size for number, entry in unlocked.manifests(entries).items()}
+        self.newest = max(sizes)
+        self.sizes = {n: size for n, size in sizes.items() if size != len(REMOVED)}
         timed = [entry for entry in entries if entry.key.startswith(_TIMED)]
         counting = leases.young(timed, now)
         numbers = [layout.leased_version(entry.key) for entry in counting]
@@ -174,18 +184,22 @@ def _read(store: Store, mark: Timed, expired: Iterable[int]) -> tuple[_Meta, set
             raise ConflictError(f"{store.name}: the mark of this vacuum was removed; try again")
         meta = _Meta(entries, times[0])
         with suppress(KeyNotFound):
-            with _reading(store, meta.newest):
-                is_dropped = meta.newest not in meta.sizes
-                newest = None if is_dropped else versions.read(store, meta.newest)
+            newest = None
+            if meta.newest in meta.sizes:
+                with _reading(store, meta.newest):
+                    newest = versions.read(store, meta.newest, meta.sizes[meta.newest])
             meta.choose(expired, newest)
-            return meta, *_named(store, meta)
+            return meta, *_named(store, meta, newest)
 
 
-def _named(store: Store, meta: _Meta) -> tuple[set[str], set[str]]:
+def _named(store: Store, meta: _Meta, newest: Version | None) -> tuple[set[str], set[str]]:
     """Return the files of the versions that stay, and those of the versions that go."""
     stay: tuple[set[str], set[int]] = set(), set()
     go: tuple[set[str], set[int]] = set(), set()
-    numbers = iter(meta.sizes)
+    if newest is not None:
+        with _reading(store, meta.newest):
+            stay[0].update(named(newest, stay[1]))
+    numbers = (number for number in meta.sizes if number != meta.newest)
     # The manifests of so many versions are in memory at once.
     while some := list(islice(numbers, tuning.current.requests)):
         with store.fetch([(layout.manifest(one), 0, meta.sizes[one]) for one in some]):

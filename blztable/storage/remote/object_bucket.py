@@ -32,7 +32,7 @@ _MOST_CUT = 16 << 20
 # How often a list is asked for again.
 _TRIES = 4
 # A range that begins behind the end of a value.
-_BEHIND = ("416", "InvalidRange", "but length was", "StartTooLarge")
+_BEHIND = ("416 Range Not Satisfiable", "InvalidRange", "but length was", "StartTooLarge")
 
 
 class ObjectBucket:
