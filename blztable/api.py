@@ -3,9 +3,10 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -21,9 +22,9 @@ from blztable.engine import change
 from blztable.engine import version as engine_version
 from blztable.engine.read.damage import ON_CORRUPT, DamagedRows, OnCorrupt
 from blztable.engine.version import versions
-from blztable.engine.version.begin import check_free
+from blztable.engine.version.begin import check_free, placed
 from blztable.engine.version.newest import check_current
-from blztable.engine.version.versions import RETRIES
+from blztable.engine.version.versions import RETRIES, Dropped, Version
 from blztable.engine.write.options import (
     DURABILITIES,
     OBJECTS,
@@ -34,7 +35,7 @@ from blztable.engine.write.options import (
 from blztable.errors import BlzError, CorruptError, FormatError, TableNotFoundError, no_column
 from blztable.report import Vacuumed
 from blztable.storage.resolve import Options, StoreLike, is_remote, opened_at, store_at
-from blztable.storage.store import Damaged, Store
+from blztable.storage.store import Damaged, Lock, Store
 from blztable.table import datasets
 from blztable.table.batches import with_views
 from blztable.table.names import Coded, Rows, checked_count, checked_integer
@@ -48,6 +49,8 @@ from blztable.table.tags import At, check_version, version_number
 if TYPE_CHECKING:
     from blztable.table.datasets.dataset import BlzDataset
     from blztable.table.datasets.several import Several
+
+T = TypeVar("T")
 
 
 def create(
@@ -118,14 +121,18 @@ def create(
     with opened_at(path, given.layout, options=storage_options) as store, named(store):
         if mode == "x":
             check_free(store)
-        version, pinned = change.creation.create(
-            store,
-            new_without_rows(columns),
-            given,
-            attributes=columns.attrs | attributes,
-            replace_existing=mode == "w",
-            is_durable=durability == "full",
-        )
+
+        def made(store: Store) -> tuple[Version, Lock]:
+            return change.creation.create(
+                store,
+                new_without_rows(columns),
+                given,
+                attributes=columns.attrs | attributes,
+                replace_existing=mode == "w",
+                is_durable=durability == "full",
+            )
+
+        version, pinned = placed(store, given.layout, made)
     snapshot = Snapshot(version, pinned)
     return CTable(snapshot, writable=True, durability=durability, retries=retries)
 
@@ -146,7 +153,7 @@ def open(
     Parameters
     ----------
     path : path-like
-        Directory of the table, or its file; or the URL of a directory in a remote store, such as
+        Directory of the table, or its file; or the URL of one of these in a remote store, such as
         "s3://bucket/t.blz".
     mode : {"r", "a"}
         "r" to read, "a" to read and change.
@@ -205,7 +212,15 @@ def open(
         raise ValueError(f"hold must be a positive number of seconds, not {hold!r}")
     with opened_at(path, options=storage_options) as store:
         try:
-            snapshot = _held(store, version_number(store, version, at), hold)
+            try:
+                snapshot = _held(store, version_number(store, version, at), hold)
+            except TableNotFoundError as error:
+                # Only then, so that a table in a directory costs no request more.
+                file = None if isinstance(error, Dropped) else store.in_one_file()
+                if file is None:
+                    raise
+                store = file
+                snapshot = _held(store, version_number(store, version, at), hold)
         except Damaged:
             raise
         except (TableNotFoundError, CorruptError, FormatError) as error:
@@ -280,13 +295,15 @@ def exists(path: StoreLike, *, storage_options: Options = None) -> bool:
     >>> blz.exists("visits.blz")
     True
     """
-    store = store_at(path, options=storage_options)
-    try:
-        return versions.is_table(store)
-    except FormatError:
-        return False
-    finally:
-        store.close()
+    with opened_at(path, options=storage_options) as store:
+        try:
+            found = versions.is_table(store)
+            file = None if found else store.in_one_file()
+            return found or (file is not None and versions.is_table(file))
+        except FormatError:
+            return False
+        finally:
+            store.close()
 
 
 def drop(path: StoreLike, *, storage_options: Options = None) -> None:
@@ -326,8 +343,7 @@ def drop(path: StoreLike, *, storage_options: Options = None) -> None:
     >>> blz.exists("visits.blz")
     False
     """
-    with _changing(path, storage_options) as store:
-        engine_version.drop.drop(store)
+    _change(path, storage_options, engine_version.drop.drop)
 
 
 def vacuum(
@@ -381,16 +397,21 @@ def vacuum(
     (1, 2)
     """
     keep = None if keep is None else checked_integer(keep, "keep")
-    with _changing(path, storage_options) as store:
-        return engine_version.vacuum.vacuum(store, keep=keep, older_than=older_than, wait=wait)
+    made = partial(engine_version.vacuum.vacuum, keep=keep, older_than=older_than, wait=wait)
+    return _change(path, storage_options, made)
 
 
-@contextmanager
-def _changing(path: StoreLike, options: Options) -> Iterator[Store]:
-    """Yield the store of a table that is changed without opening it; say what else is there."""
+def _change(path: StoreLike, options: Options, change: Callable[[Store], T]) -> T:
+    """Change a table without opening it; say what else is there."""
     with closing(store_at(path, options=options)) as store:
         try:
-            yield store
+            try:
+                return change(store)
+            except TableNotFoundError as error:
+                file = None if isinstance(error, Dropped) else store.in_one_file()
+                if file is None:
+                    raise
+                return change(file)
         except (TableNotFoundError, FormatError) as error:
             compat.table.old_table(store, "a", None)
             compat.table.raise_foreign(store, error)
@@ -415,6 +436,7 @@ def _open_to_read(
         if on_corrupt == "raise":
             raise
         with opened_at(path, options=options) as store:
+            store = store.in_one_file() or store
             draft = None if versions.newest_number(store) else change.drafts.recovered(store)
             if draft is None:
                 raise

@@ -15,9 +15,9 @@ from blztable.convert.objects.tagged import checked_attrs
 from blztable.convert.source import is_repeatable
 from blztable.engine import change
 from blztable.engine.version import versions
-from blztable.engine.version.begin import check_free
+from blztable.engine.version.begin import InOneFile, check_free, placed
 from blztable.engine.version.commit import AlreadyCommitted
-from blztable.engine.version.versions import RETRIES, Dropped
+from blztable.engine.version.versions import RETRIES, Dropped, Version
 from blztable.engine.write.options import (
     DURABILITIES,
     OBJECTS,
@@ -28,7 +28,7 @@ from blztable.engine.write.options import (
 )
 from blztable.errors import ConflictError, TableExistsError, TableNotFoundError
 from blztable.storage.resolve import Options, StoreLike, opened_at
-from blztable.storage.store import Store
+from blztable.storage.store import Lock, Store
 from blztable.table.names import checked_count
 from blztable.table.progress import ProgressOption, reporting
 
@@ -154,22 +154,27 @@ def to_blz(
         if mode == "x":
             check_free(store)
 
-        def create(mode: str) -> None:
+        def create(how: str) -> None:
             options = IngestOptions(
                 Nan.of(given.nan_as_null, is_frame=False), given.objects or OBJECTS[0]
             )
             source = new_source(data, index=index, evolve=evolve, options=options)
             with reporting(progress, "writing") as callback, suppress(AlreadyCommitted):
-                _, lock = change.creation.create(
-                    store,
-                    source,
-                    given,
-                    attributes={**source.attrs, **attributes},
-                    replace_existing=mode == "w",
-                    is_durable=durability == "full",
-                    progress=callback,
-                    commit_id=commit_id,
-                )
+
+                def make(store: Store) -> tuple[Version, Lock]:
+                    return change.creation.create(
+                        store,
+                        source,
+                        given,
+                        attributes={**source.attrs, **attributes},
+                        replace_existing=how == "w",
+                        is_durable=durability == "full",
+                        progress=callback,
+                        commit_id=commit_id,
+                    )
+
+                # A file that is there is appended to in mode "a", or says that it takes no appends.
+                _, lock = make(store) if mode == "a" else placed(store, given.layout, make)
                 lock.close()
 
         def append() -> None:
@@ -198,6 +203,10 @@ def to_blz(
             try:
                 append()
                 return
+            except InOneFile as error:
+                if given.layout == "directory":
+                    raise TableExistsError(str(error)) from None
+                store = error.store
             except (ConflictError, TableExistsError, Dropped) as error:
                 # Another writer created, replaced or dropped the table; or the path holds no table.
                 if versions.newest_number(store) is None:

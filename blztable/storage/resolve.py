@@ -62,14 +62,19 @@ def store_at(
         if not os.fspath(place):
             raise ValueError("the path is empty; pass the path of the table")
         if isinstance(place, str) and is_remote(place):
-            return _remote(place, options or {}, layout)
+            return _in_bucket(_bucket(place, options or {}), layout)
         _refuse(options, os.fspath(place))
         where = os.path.expanduser(_path_of(place))
         return one_file.store.at(where) if is_file(where, layout) else LocalStore(where)
     _refuse(options, type(place).__name__)
     if type(place).__module__.startswith("obstore"):
-        return remote.store.RemoteStore(remote.object_bucket.of(place))
+        return _in_bucket(remote.object_bucket.of(place), layout)
     if hasattr(place, "_ram_store"):  # A MemoryStore, which few programs import.
+        if layout == "file":
+            raise ValueError(
+                f"{place._ram_store.name}: a table in memory is no file; leave layout out, and "
+                "copy() the table to a file object or a path"
+            )
         return place._ram_store
     if hasattr(place, "put_new"):
         return place
@@ -123,8 +128,20 @@ def is_remote(place: StoreLike) -> bool:
     return url is not None and url["scheme"].lower() != "file"
 
 
-def _remote(place: str, options: Mapping[str, Any], layout: str | None) -> Store:
-    """Return the store at a URL; ValueError if no library knows its scheme."""
+def _in_bucket(bucket: Any, layout: str | None) -> Store:
+    """Return the store of a table in a bucket; that of a file there is found if there is one."""
+    if layout != "file":
+        return remote.store.RemoteStore(bucket)
+    if not bucket.has_root:
+        raise ValueError(
+            f"{bucket.name}: a table in one file needs the URL of the file, or a store with a "
+            "prefix that names it"
+        )
+    return remote.one_file.at(bucket)
+
+
+def _bucket(place: str, options: Mapping[str, Any]) -> Any:
+    """Return the bucket at a URL; ValueError if no library knows its scheme."""
     url = URL.match(place)
     assert url is not None
     scheme = url["scheme"].lower()
@@ -132,8 +149,6 @@ def _remote(place: str, options: Mapping[str, Any], layout: str | None) -> Store
     if "@" in url["host"] or (scheme.startswith("http") and "?" in url["path"]):
         name = f"{scheme}://{url['host'].rpartition('@')[2]}{url['path'].partition('?')[0]}"
         raise ValueError(f"{name}: the URL has credentials; pass them in storage_options")
-    if layout == "file":
-        raise ValueError(f"{place}: a table in one file is not written to a remote store")
     is_known = scheme in remote.options.SCHEMES
     needed = ("obstore", "blztable[cloud]") if is_known else ("fsspec", "fsspec")
     try:
@@ -144,7 +159,7 @@ def _remote(place: str, options: Mapping[str, Any], layout: str | None) -> Store
         raise ValueError(
             f"{place}: tables there need {needed[0]}; pip install '{needed[1]}'"
         ) from None
-    return remote.store.RemoteStore(kind.at(place, place, scheme, options))
+    return kind.at(place, place, scheme, options)
 
 
 def _refuse(options: Options, place: str) -> None:

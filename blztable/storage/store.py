@@ -21,9 +21,10 @@ lock only from its next `publish` on. Where `locks` is false, others see a new v
 `flush` on, and only `flush` tells that its key was taken; there are no prefixes without values.
 
 A caller never asks which store it has. What stores differ in is said by `locks`, `lists`,
-`fetches`, `creates`, `has_one_writer`, `appends_only`, `nbytes`, `may_be_foreign`, `lost_keys`,
-`unfinished_bytes`, `unfinished` and `earlier`; their bodies here are those of a store on a disk
-that keeps each value by itself. `path` is None where only this process has the store.
+`fetches`, `creates`, `has_one_writer`, `appends_only`, `publishes_all`, `nbytes`,
+`may_be_foreign`, `in_one_file`, `lost_keys`, `unfinished_bytes`, `unfinished` and `earlier`; their
+bodies here are those of a store on a disk that keeps each value by itself. `path` is None where
+only this process has the store.
 
 `tests/storage/test_store_contract.py` checks these promises for each store.
 """
@@ -136,6 +137,10 @@ class Store(Protocol):
         a killed one left is there until the next one writes.
     appends_only : bool
         True if a value that is replaced or removed keeps its room until `reclaim`.
+    publishes_all : bool
+        True if each publication stores all values anew. So what a commit removes is removed before
+        it publishes. A lock excludes this process alone; a publication raises ConflictError if
+        another process has published since this one began to write.
     """
 
     locks: bool = True
@@ -144,6 +149,7 @@ class Store(Protocol):
     fetches: bool = False
     has_one_writer: bool = False
     appends_only: bool = False
+    publishes_all: bool = False
 
     @property
     def name(self) -> str:
@@ -264,6 +270,10 @@ class Store(Protocol):
     def may_be_foreign(self) -> bool:
         """Return True if what is there is too short to tell whose it is."""
         return False
+
+    def in_one_file(self) -> "Store | None":
+        """Return the store of the table in one file at this address; None if no file is there."""
+        return None
 
     def lost_keys(self) -> list[str] | None:
         """Return the keys of the newest publication if it is damaged; None if it is not.

@@ -114,6 +114,8 @@ class Verbs(TableReader):
             RangeIndex that is not the default one. With `replace_where`: it changed the same row
             groups, or added rows that meet the condition. A plain append by another writer is no
             conflict.
+        ReadOnlyError
+            The table is one file in an object store, which each change writes anew.
         ValueError
             `commit_id` was given in a transaction. Or a row of the data does not meet the
             condition; the message says how many, and which is the first.

@@ -40,7 +40,12 @@ from blztable.engine.write.options import (
     sort_order,
 )
 from blztable.engine.write.sort_keys import SORT_BY, Key
-from blztable.errors import SchemaError, TableExistsError, TableNotFoundError
+from blztable.errors import (
+    ConflictError,
+    SchemaError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from blztable.format.jsontext import Json
 from blztable.format.manifest import Head
 from blztable.format.metalayers import FIXED, LayerKey, check
@@ -129,7 +134,12 @@ def create(
                 did=did(rows),
             )
 
-        published = commit.publish("replace" if commit.base else "create", rebased, staged)
+        try:
+            published = commit.publish("replace" if commit.base else "create", rebased, staged)
+        except ConflictError as error:
+            if replace_existing:
+                raise
+            raise TableExistsError(f"a table was created there meanwhile: {error}") from None
     commit.emit_warnings()
     return published
 

@@ -6,9 +6,10 @@ progress, or that failed or was killed. A file of another program is left as it 
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from blztable import tuning
 from blztable.engine.version import in_flight, versions
@@ -28,6 +29,7 @@ from blztable.format import layout
 from blztable.format.manifest import UNLOCKED
 from blztable.storage.store import KeyNotFound, Store
 
+T = TypeVar("T")
 # Attempts to begin. A creation that fails removes directories that another one is about to use.
 TRIES = 10
 # Names of files that desktops and file systems make in any directory.
@@ -73,8 +75,8 @@ class CommitPlan:
     commit_id: str | None = None
 
     def __post_init__(self) -> None:
-        """What a medium without locks has stored is durable, whoever asks for it."""
-        if not self.store.locks:
+        """What a bucket has stored is durable, whoever asks for it."""
+        if not self.store.locks or self.store.publishes_all:
             object.__setattr__(self, "is_durable", True)
 
     def damage_allowed(self) -> AbstractContextManager[None]:
@@ -147,6 +149,37 @@ class AlreadyCommitted(Exception):
         self.version = version
 
 
+class InOneFile(TableExistsError):
+    """The address of a table to create in a bucket is that of a file, which may be a table.
+
+    Attributes
+    ----------
+    store : Store
+        The store of the file.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(
+            f"{store.name} is a file, and a directory cannot replace it at one stroke; remove it "
+            "first, or choose another path"
+        )
+        self.store = store
+
+
+def placed(store: Store, layout: str | None, make: Callable[[Store], T]) -> T:
+    """Make a table in a store, or in the file that has the address of a bucket.
+
+    `make` is called again if there is a file: it finds that when it begins its commit, and has
+    drawn no rows by then.
+    """
+    try:
+        return make(store)
+    except InOneFile as error:
+        if layout == "directory":
+            raise TableExistsError(str(error)) from None
+        return make(error.store)
+
+
 def begin(plan: CommitPlan) -> OpenCommit:
     """Carry out step 1. Nothing is left behind if it raises."""
     store = plan.store
@@ -196,6 +229,9 @@ def _begin_unlocked(plan: CommitPlan) -> OpenCommit:
             if not plan.may_create:
                 raise
             is_first = not isinstance(error, Dropped)
+            file = store.in_one_file() if is_first else None
+            if file is not None:
+                raise InOneFile(file) from None
             check_ours(store)
             store.prepare((), ())
     if base is not None:

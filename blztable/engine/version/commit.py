@@ -188,9 +188,10 @@ class Commit:
             ):
                 locked = monotonic()
                 version, staged, nbytes = self._publish(operation, rebase)
-                # Whatever fails from here on, the published version does not name these files.
-                columns = {path[0] for path in version.paths}
-                afterwards.callback(opened.files.discard_unnamed, staged.files(), columns)
+                if not store.publishes_all:
+                    # Whatever fails from here on, the published version names none of these files.
+                    columns = {path[0] for path in version.paths}
+                    afterwards.callback(opened.files.discard_unnamed, staged.files(), columns)
                 if version.head.durable:
                     try:
                         store.flush_names(layout.MANIFESTS)
@@ -260,6 +261,10 @@ class Commit:
             data = encode_version(head.to_json(), staged.schema_bytes, leaves)
             version = staged.published(head, tails)
             files.check_age()
+            if plan.store.publishes_all:
+                # What is removed later would need another publication.
+                files.discard_unnamed(staged.files(), {path[0] for path in version.paths})
+                self._retire(version, staged)
             self._tried = head
             try:
                 etag = plan.store.publish(version.key, data, durable=head.durable)
@@ -332,13 +337,13 @@ class Commit:
 
     def _after_commit(self, version: Version, staged: StagedVersion) -> None:
         """Refresh the mirrors and retire old versions; keep a warning for each failure."""
-        store, head, base = version.store, version.head, staged.base
-        if not store.locks:
+        store = version.store
+        if not store.locks or store.publishes_all:
             return
-        steps: list[Callable[[], None]] = [lambda: mirrors.refresh(store, version, staged.defaults)]
-        if retention.is_due(head, base.head if base else None):
-            is_durable = version.head.durable
-            steps.append(lambda: retention.retire(version, is_durable=is_durable, base=base))
+        steps: list[Callable[[], None]] = [
+            lambda: mirrors.refresh(store, version, staged.defaults),
+            lambda: self._retire(version, staged),
+        ]
         for step in steps:
             try:
                 step()
@@ -347,6 +352,13 @@ class Commit:
                     f"{self.plan.store.name}: version {version.head.version} is committed, "
                     f"but {error}"
                 )
+
+    @staticmethod
+    def _retire(version: Version, staged: StagedVersion) -> None:
+        """Remove old versions, if it is time for that."""
+        head, base = version.head, staged.base
+        if retention.is_due(head, base.head if base else None):
+            retention.retire(version, is_durable=head.durable, base=base)
 
     def emit_warnings(self) -> None:
         """Warn of failures after the commit. Call it last: a filter may raise the warning."""

@@ -94,10 +94,10 @@ def is_due(newest: Head, before: Head | None) -> bool:
 def retire(newest: Version, *, is_durable: bool, base: Version | None = None) -> None:
     """Remove the expired versions that are not pinned, and the files that only they name.
 
-    `base` is a version that has been read.
+    `newest` is published, or about to be. `base` is a version that has been read.
     """
     store = newest.store
-    present = versions.numbers(store)
+    present = sorted({*versions.numbers(store), newest.head.version})
     expired = all_expired(newest, present, RetentionLimits.of(newest.head))
     # The last durable version may have expired after `removes_last_durable` was checked.
     free = unpinned(store, _without(expired, [newest.head.lasting]))

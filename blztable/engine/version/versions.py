@@ -693,7 +693,7 @@ def mirrored_number(store: Store) -> int:
     If the store has no such document, return the version of its newest publication if that is lost.
     """
     try:
-        if store.appends_only:
+        if store.appends_only or store.publishes_all:
             return _lost_number(store)
         if store.lists and not store.locks:
             # Nobody writes it there, and a listing is never outdated.

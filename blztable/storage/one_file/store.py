@@ -62,6 +62,7 @@ class OneFileStore(Store):
 
     has_one_writer = True
     appends_only = True
+    _writing_kind: type[Writing] = Writing
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -304,7 +305,7 @@ class OneFileStore(Store):
                 # The lock keeps the commit, so the version can be read from an older file.
                 if commit is not None:
                     self._known.all.add(commit)
-                return HeldLock(holder, shared, self._condition, partial(_keep, commit))
+                return HeldLock(holder, shared, self._pin_condition, partial(_keep, commit))
             writing = self._writing
             assert writing is not None
             # Its release takes out this user alone, also if the exception of a signal handler comes
@@ -315,6 +316,10 @@ class OneFileStore(Store):
 
     def _condition(self) -> StoreCondition:
         """Return the condition of this process."""
+        return self._changed
+
+    def _pin_condition(self) -> StoreCondition:
+        """Return the condition under which pins are released in this process."""
         return self._changed
 
     def prepare(
@@ -440,7 +445,7 @@ class OneFileStore(Store):
             self._file.lock(min(timeout, FILE_SECONDS), at_end=True)
             # Again: it may have been replaced before the lock.
             self._check_attached()
-            writing = Writing.begin(self._file, self._known.newest)
+            writing = self._writing_kind.begin(self._file, self._known.newest)
             self._known.meet(writing.commit)
             self._writing = writing
         except BusyError:

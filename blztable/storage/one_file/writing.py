@@ -76,7 +76,7 @@ class Writing:
             raise KeyNotFound(file.name)
         if is_unborn(source):
             file.cut(0)
-            file.append([new_front(_new_id())])
+            file.append([new_front(new_id())])
         if cached is not None and cached.source is not source:
             cached = None
         commit = newest(source, file.name, cached)
@@ -287,11 +287,21 @@ class Writing:
 
     def _copy(self, append: Callable[[Sequence[Buffer]], None]) -> None:
         """Append the front, the values that live, their names and a foot to a new file."""
-        source, listing = self.commit.source, Listing()
+        source = self.commit.source
         check_front(source, self.commit, self._file.name)
-        front = next_front(front_of(source, self._file.name), _new_id())
+        front = next_front(front_of(source, self._file.name), new_id())
         append([front])
-        end = len(front)
+        listing, end = self._copy_values(append, len(front))
+        index = record(end, "", [listing.encode()], INDEX)
+        foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
+        append([*index, encode_foot(foot, index)])
+        append([encode_seal(end + sum(map(_length, index)) + FOOT_BYTES)])
+
+    def _copy_values(
+        self, append: Callable[[Sequence[Buffer]], None], end: int
+    ) -> tuple[Listing, int]:
+        """Append the values that live to a new file; return their names, and where they end."""
+        source, listing = self.commit.source, Listing()
         for key, extent in sorted(self.listing.values(), key=lambda value: value[1]):
             # The checksum is that of the old record, so damage stays visible.
             at = extent.position - record_bytes(key, 0)
@@ -308,10 +318,7 @@ class Writing:
             end += extent.length
         for prefix in self.listing.prefixes():
             listing.make(prefix)
-        index = record(end, "", [listing.encode()], INDEX)
-        foot = Foot(end, end + sum(map(_length, index[:3])), 0, crc32(front))
-        append([*index, encode_foot(foot, index)])
-        append([encode_seal(end + sum(map(_length, index)) + FOOT_BYTES)])
+        return listing, end
 
 
 def replaced(name: str) -> ConflictError:
@@ -321,7 +328,8 @@ def replaced(name: str) -> ConflictError:
     )
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """Return a number that no other file has, for its front."""
     return secrets.token_hex(ID_DIGITS // 2)
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from blztable.errors import AccessError, BlzError, StorageError
 from blztable.storage.store import Buffer, KeyNotFound, ListedValue
@@ -36,8 +36,39 @@ _WORDS = (
 _TOLD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
 
+class Content(NamedTuple):
+    """What a value was when it was looked at.
+
+    Attributes
+    ----------
+    etag
+        Names the content; "" where the medium does not say it.
+    time
+        When it was stored, in seconds since 1970 by the clock of the medium; 0 if nobody knows.
+    version
+        What Google Cloud Storage compares in place of the ETag.
+    """
+
+    size: int
+    etag: str
+    time: float
+    version: str | None = None
+
+    def is_same(self, other: "Content") -> bool:
+        """True if a value that has the other content now has not changed."""
+        if self.etag and other.etag:
+            return (self.size, self.etag) == (other.size, other.etag)
+        return (self.size, self.time) == (other.size, other.time)
+
+
+class Replaced(Exception):
+    """A value has not the content that was expected; it may be gone."""
+
+
 class Bucket(Protocol):
     """Values under keys, on the other side of a network.
+
+    The key "" names the value at the address of the bucket itself.
 
     Attributes
     ----------
@@ -46,15 +77,32 @@ class Bucket(Protocol):
     lists
         True if it can say which keys there are.
     creates
-        True if `create` is one step of the server, as far as is known before it was tried.
+        True if `create` and `replace` are one step of the server, as far as is known before they
+        were tried.
+    has_root
+        True if there may be a value at its address.
     """
 
     name: str
     lists: bool
     creates: bool
+    has_root: bool
 
-    def get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
-        """Return the bytes from `start` to `stop`; fewer if the value ends earlier."""
+    def get(
+        self, key: str, start: int = 0, stop: int | None = None, content: Content | None = None
+    ) -> Buffer:
+        """Return the bytes from `start` to `stop`; fewer if the value ends earlier.
+
+        Replaced if a content is expected, and the value has another one.
+        """
+
+    def end(
+        self, key: str, nbytes: int, known: Content | None = None
+    ) -> tuple[Content, Buffer] | None:
+        """Return the content of a value and its last bytes, at least so many if it has them.
+
+        None if it has still the content that is known.
+        """
 
     def size(self, key: str) -> int:
         """Return the bytes of a value."""
@@ -74,6 +122,12 @@ class Bucket(Protocol):
 
     def put(self, key: str, data: Buffer) -> None:
         """Store a value in place of another one."""
+
+    def replace(self, key: str, data: Buffer, content: Content | None) -> Content:
+        """Store a value in place of one with this content, or where none is; return its content.
+
+        Replaced if something else is there, which may be ours, because a reply was lost.
+        """
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove values; keys without a value are skipped."""

@@ -8,7 +8,7 @@ is closed. All reads of a store look for their bytes here first. Knows nothing o
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
@@ -75,6 +75,30 @@ class Fetched:
                     del self._pieces[piece.key]
         for piece in pieces:
             piece.cancel()
+
+    def read(self, key: str, offset: int, length: int) -> Iterator[memoryview]:
+        """Yield the bytes of a range one after another; fewer if the value ends earlier."""
+        stop = offset + length
+        while offset < stop:
+            piece = self.find(key, offset)
+            if piece is None:
+                some = memoryview(self._get(key, offset, stop))
+                is_last = True
+            else:
+                some = piece.bytes()[offset - piece.start : stop - piece.start]
+                is_last = offset + len(some) < min(piece.stop, stop)
+            yield some
+            offset += len(some)
+            if is_last:
+                return
+
+    def read_into(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
+        view, filled = memoryview(buffer).cast("B"), 0
+        for piece in self.read(key, offset, len(view)):
+            view[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return filled
 
     def find(self, key: str, offset: int) -> Piece | None:
         """Return a piece that has the byte at `offset`; None if it was not asked for."""

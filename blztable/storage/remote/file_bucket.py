@@ -15,7 +15,7 @@ from typing import Any
 import fsspec
 
 from blztable.errors import BlzError, StorageError
-from blztable.storage.remote.bucket import failures
+from blztable.storage.remote.bucket import Content, Replaced, failures
 from blztable.storage.remote.options import public
 from blztable.storage.store import Buffer, KeyTaken, ListedValue
 
@@ -41,6 +41,7 @@ class FileBucket:
         """Take the file system, the path, and how another process opens it."""
         self._files, self._root, self.name = files, root.rstrip("/"), name
         self._reopened = reopened
+        self.has_root = bool(self._root)
         self.creates = bool(_CREATING.intersection(_protocols(files)))
         self._failures = partial(failures, name, kinds=_KINDS)
 
@@ -50,23 +51,40 @@ class FileBucket:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    def get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
+    def get(
+        self, key: str, start: int = 0, stop: int | None = None, content: Content | None = None
+    ) -> Buffer:
         """Return the bytes from `start` to `stop`; fewer if the value ends earlier."""
         if stop is not None and stop <= start:
             return b""
         with self._failures("reading", key):
             found: bytes = self._files.cat_file(self._path(key), start=start or None, end=stop)
+            # Behind the read: what was there since the look was read.
+            if content is not None and not content.is_same(self._content(key)):
+                raise Replaced(key)
             return found
+
+    def end(
+        self, key: str, nbytes: int, known: Content | None = None
+    ) -> tuple[Content, Buffer] | None:
+        """Return the content of a value and its last bytes; None if it is the one known."""
+        with self._failures("reading", key):
+            found = self._content(key)
+        if known is not None and known.is_same(found):
+            return None
+        return found, self.get(key, max(found.size - nbytes, 0), found.size, found)
+
+    def _content(self, key: str) -> Content:
+        found = self._files.info(self._path(key))
+        if found["type"] != "file":
+            raise FileNotFoundError(key)
+        etag = found.get("ETag") or found.get("etag") or ""
+        return Content(int(found["size"]), str(etag), _time(found))
 
     def size(self, key: str) -> int:
         """Return the bytes of a value."""
         with self._failures("looking", key):
-            found = self._files.info(self._path(key))
-        if found["type"] != "file":
-            # It has other keys below it.
-            with self._failures("looking", key):
-                raise FileNotFoundError(key)
-        return int(found["size"])
+            return self._content(key).size
 
     def entries(self, prefix: str, after: str) -> Iterator[ListedValue]:
         """Yield the values below a prefix whose keys are above `after`, ascending."""
@@ -100,6 +118,21 @@ class FileBucket:
         """Store a value in place of another one."""
         with self._failures("writing", key):
             self._files.pipe_file(self._path(key), bytes(data))
+
+    def replace(self, key: str, data: Buffer, content: Content | None) -> Content:
+        """Store a value in place of one with this content, or where none is."""
+        with self._failures("writing", key), _creating:
+            found = None
+            with suppress(FileNotFoundError):
+                found = self._content(key)
+            if found is None or content is None:
+                is_expected = found is content
+            else:
+                is_expected = content.is_same(found)
+            if not is_expected:
+                raise Replaced(key)
+            self._files.pipe_file(self._path(key), bytes(data))
+            return self._content(key)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove values; keys without a value are skipped."""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, StorageError
+from blztable.storage.remote import one_file
 from blztable.storage.remote.bucket import Bucket
 from blztable.storage.remote.fetched import Asked, Fetched
 from blztable.storage.remote.uploads import Uploads, created
@@ -61,33 +62,17 @@ class RemoteStore(Store):
         if size is None:
             self._uploads.arrived(key)
             size = self._bucket.size(key)
-        return RemoteReader(self, key, size)
+        return RemoteReader(self._fetched, key, size)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value."""
         if length is None:
             return bytes(self._get(key, offset))
-        return b"".join(self.pieces(key, offset, length))
+        return b"".join(self._fetched.read(key, offset, length))
 
     def _get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
         self._uploads.arrived(key)
         return self._bucket.get(key, start, stop)
-
-    def pieces(self, key: str, offset: int, length: int) -> Iterator[memoryview]:
-        """Yield the bytes of a range one after another; fewer if the value ends earlier."""
-        stop = offset + length
-        while offset < stop:
-            piece = self._fetched.find(key, offset)
-            if piece is None:
-                some = memoryview(self._get(key, offset, stop))
-                is_last = True
-            else:
-                some = piece.bytes()[offset - piece.start : stop - piece.start]
-                is_last = offset + len(some) < min(piece.stop, stop)
-            yield some
-            offset += len(some)
-            if is_last:
-                return
 
     def fetch(self, ranges: Sequence[ByteRange], gap: int = 0) -> Asked:
         """Ask for ranges of values side by side."""
@@ -118,6 +103,10 @@ class RemoteStore(Store):
     def problems(self, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
         """Return nothing: there are no bytes around a value."""
         return ()
+
+    def in_one_file(self) -> Store | None:
+        """Return the store of the object at the address of the bucket, if one is there."""
+        return one_file.found(self._bucket)
 
     def withdraw(self) -> None:
         """Do nothing: there is no root."""
@@ -214,33 +203,27 @@ class RemoteStore(Store):
 class RemoteReader(Closing):
     """An open value of a bucket."""
 
-    __slots__ = ("_key", "_store", "size")
+    __slots__ = ("_fetched", "_key", "size")
 
-    def __init__(self, store: RemoteStore, key: str, size: int) -> None:
+    def __init__(self, fetched: Fetched, key: str, size: int) -> None:
         """Ask for nothing yet; the value has at least `size` bytes."""
-        self._store: RemoteStore | None = store
+        self._fetched: Fetched | None = fetched
         self._key = key
         self.size = size
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset`; fewer if the value ends earlier."""
-        return b"".join(self._pieces(offset, length))
+        return b"".join(self._opened().read(self._key, offset, length))
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` with the bytes from `offset`; return their number, smaller at the end."""
-        view, filled = memoryview(buffer).cast("B"), 0
-        for piece in self._pieces(offset, len(view)):
-            view[filled : filled + len(piece)] = piece
-            filled += len(piece)
-        return filled
+        return self._opened().read_into(self._key, offset, buffer)
 
     def close(self) -> None:
         """Close the value."""
-        self._store = None
+        self._fetched = None
 
-    def _pieces(self, offset: int, length: int) -> Iterator[memoryview]:
-        assert offset >= 0
-        assert length >= 0
-        if self._store is None:
+    def _opened(self) -> Fetched:
+        if self._fetched is None:
             raise StorageError("the value was closed; open it again")
-        return self._store.pieces(self._key, offset, length)
+        return self._fetched

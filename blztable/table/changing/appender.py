@@ -38,6 +38,7 @@ class Appender:
         self._target = target
         self._evolve = evolve
         if target is not None:
+            target.check_appends()
             self._append = change.column_append.ColumnwiseAppend(target.change_set)
             # Categories of the ordered columns, from the table or from the first values appended.
             self._orders = Orders(target.categories)

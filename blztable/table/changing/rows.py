@@ -38,6 +38,7 @@ def append(
     progress: Callback | None,
 ) -> None:
     """Add rows at the end."""
+    target.check_appends()
     continues = _append(target, data, evolve, index, storage, progress)
     # Their index is of the rows before.
     target.change_set.only_once |= continues
@@ -115,6 +116,7 @@ def replace_where(
     progress: Callback | None,
 ) -> None:
     """Remove the rows that meet a condition, and append rows that all meet it."""
+    target.check_appends()
     change_set = target.change_set
     with change_set.named("replace_where"):
         change.rows.delete(change_set, where)

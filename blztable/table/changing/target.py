@@ -39,7 +39,7 @@ from blztable.engine.write.options import (
     check_digits,
     given_storage,
 )
-from blztable.errors import SchemaError
+from blztable.errors import ReadOnlyError, SchemaError
 from blztable.format.metalayers import LayerKey, Layers
 from blztable.table.attributes import fixed_metalayers
 from blztable.table.snapshot import Snapshot
@@ -68,6 +68,16 @@ class ChangeTarget:
     def renewed(self) -> "ChangeTarget":
         """Return the target as the changes made meanwhile left it."""
         return replace(self, staged=self.change_set.staged)
+
+    def check_appends(self) -> None:
+        """Raise ReadOnlyError if each append would write the whole table again."""
+        store = self.staged.store
+        if store.publishes_all:
+            raise ReadOnlyError(
+                f"{store.name} is one file in a bucket, which each change writes anew, so it takes "
+                "no appends; append to a directory, blztable.copy(source, target, "
+                'layout="directory"), or write all rows with mode="w"'
+            )
 
     def spec(self, *, all_filled: bool = False) -> TableSpec:
         """Return the facts that appended data depends on.
