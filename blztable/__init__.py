@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from blztable.table.table import CTable
     from blztable.table.tags import Tags
     from blztable.table.transaction import Transaction
+    from blztable.workers import begin, commit, discard, write_fragment
     from blztable.writing import to_blz
 
 __version__ = VERSION
@@ -118,9 +119,12 @@ __all__ = [
     "VersionDiff",
     "VersionInfo",
     "VersionLeft",
+    "begin",
+    "commit",
     "copy",
     "create",
     "dataset",
+    "discard",
     "drop",
     "exists",
     "open",
@@ -131,6 +135,7 @@ __all__ = [
     "set_threads",
     "to_blz",
     "vacuum",
+    "write_fragment",
 ]
 
 # The modules of the public names that are imported at their first use.
@@ -176,6 +181,7 @@ _HOMES = {
     "table.table": ("CTable",),
     "table.tags": ("Tags",),
     "table.transaction": ("Transaction",),
+    "workers": ("begin", "commit", "discard", "write_fragment"),
     "writing": ("to_blz",),
 }
 

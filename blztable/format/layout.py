@@ -111,6 +111,11 @@ def is_file(key: str) -> bool:
     return root == DATA and bool(columns) and is_column and part_number(name) is not None
 
 
+def number_of(key: str) -> int:
+    """Return the number of a data file; 0 for another file."""
+    return part_number(key.rpartition("/")[2]) or 0
+
+
 def part_number(name: str) -> int | None:
     """Return the k of a name in the directory of a column or of the bundles; None for another."""
     match = _PART.fullmatch(name)

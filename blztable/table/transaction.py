@@ -4,7 +4,7 @@ Each verb is added to the changes before it. Knows nothing of files and commits.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self
@@ -146,6 +146,52 @@ class Transaction(Verbs):
         with self._changing() as target, changing.appender.Appender(target, evolve) as begun:
             yield begun
 
+    def append_fragments(
+        self, job: str, fragments: Iterable[str], *, rows: int | None = None
+    ) -> Changed:
+        """Append the rows that other processes have written for a job.
+
+        Nothing is written: the files of the fragments become those of the table. Of several
+        fragments of a task, the first one counts. Rows are in the order of the tasks.
+
+        Parameters
+        ----------
+        job : str
+            What `begin` returned, with the mode "a", for this table.
+        fragments : iterable of str
+            What `write_fragment` returned.
+        rows : int, optional
+            Number of rows that all fragments must have together; not compared by default.
+
+        Returns
+        -------
+        Changed
+            The number of rows appended.
+
+        Raises
+        ------
+        ConflictError
+            The job is of another table; the columns of the table were changed since the job began;
+            the fragments are of another job, are in the table already, or have not `rows` rows.
+        CorruptError
+            A file of a fragment is missing, or a text was changed.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> storage = blz.Storage(layout="directory")
+        >>> blz.to_blz({"day": [4, 5], "sold": [1, 1]}, "sales.blz", storage=storage)
+        >>> job = blz.begin("sales.blz")
+        >>> done = [blz.write_fragment(job, {"day": [5], "sold": [n]}, task=n) for n in (7, 8)]
+        >>> with blz.open("sales.blz", mode="a") as t:
+        ...     with t.transaction() as tx:
+        ...         print(tx.delete("day = 5"), tx.append_fragments(job, done), sep="; ")
+        ...     print(t["sold"][:].to_pylist(), t.version)
+        1 row deleted; 2 rows appended
+        [1, 7, 8] 2
+        """
+        return self._make_named(None, _append_fragments, job, fragments, rows)
+
     def __enter__(self) -> Self:
         if self._base is None or self.is_open:
             raise TransactionError(
@@ -260,3 +306,11 @@ class Transaction(Verbs):
                 f"{self.path}: the transaction began in another process; open the table again in "
                 "this one"
             )
+
+
+def _append_fragments(
+    target: "ChangeTarget", job: str, fragments: Iterable[str], rows: int | None
+) -> None:
+    store = target.staged.store
+    found = change.fragments.Job.decode(job, store)
+    change.fragments.append(target.change_set, found, fragments, rows)

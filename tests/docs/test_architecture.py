@@ -102,6 +102,7 @@ MAY_IMPORT = {
         "table",
     },
     "writing": {"errors", "compat", "engine", "convert", "metalayers", "storage", "table"},
+    "workers": {"errors", "engine", "convert", "storage", "table"},
     "copying": {
         "api",
         "compat",
@@ -126,6 +127,7 @@ MAY_IMPORT = {
         "storage",
         "table",
         "version",
+        "workers",
         "writing",
     },
     "cli": {"arrow", "errors", "face", "api", "ownership", "tuning", "version"},

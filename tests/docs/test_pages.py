@@ -58,6 +58,8 @@ IN_ONE_FILE = {
     "format.md": nothing,
     # `cp -r` of a directory.
     "crash-safety.md": nothing,
+    # A file has one writer.
+    "how-to/workers.md": nothing,
 }
 # Their commands run between their blocks of Python: test_cli_page.py runs both.
 WITH_COMMANDS = {"csv.md", "parquet-and-sql.md"}
@@ -76,8 +78,8 @@ MODULES = sorted(
     if ">>> " in path.read_text(encoding="utf-8")
 )
 
-# Their examples damage a file in a directory.
-OF_DIRECTORIES = {"blztable.errors", "blztable.report"}
+# Their examples damage a file in a directory, or have several writers at a time.
+OF_DIRECTORIES = {"blztable.errors", "blztable.report", "blztable.workers"}
 
 
 # ibis calls a function that DuckDB is about to drop.

@@ -33,6 +33,7 @@ import pytest
 import blztable as blz
 from blztable import tuning
 from blztable.cli.command import main
+from blztable.engine.change import fragments
 from blztable.engine.run import limits
 from blztable.engine.version import facts
 from blztable.engine.version import versions as versions_of
@@ -1048,6 +1049,34 @@ def plans(tmp_path):
         blz.copy(source, tmp_path / f"{number}.blz")
         (part,) = blz.plan(tmp_path / f"{number}.blz")
         assert part.to_arrow()["v"].to_pylist() == [1, 2]
+
+
+@remedy(
+    "{}: several processes cannot write there; write to a directory or a URL, and make one file of it by copy() afterwards",
+    "{}: storage= is that of a new table; the table keeps its own, which configure() changes",
+    "job {} has rows; pass what begin() returned",
+    "the text is not {}; pass what begin() or write_fragment() returned",
+)
+def jobs(tmp_path):
+    file, path, digits = tmp_path / "file.blz", tmp_path / "t.blz", blz.Storage(page_rows=16)
+    blz.to_blz({"v": [1]}, file, storage=blz.Storage(layout="file"))
+    refusal(partial(blz.begin, file), "by copy()")
+    blz.copy(file, path, layout="directory")
+    refusal(partial(blz.begin, path, storage=digits), "configure()")
+    with blz.open(path, "a") as t:
+        t.configure(storage=digits)
+    job = blz.begin(path)
+    fragment = blz.write_fragment(job, {"v": [2]}, 0)
+    refusal(partial(blz.commit, fragment, [fragment]), "begin() or write_fragment()")
+    values = fragments.jsontext.loads(job.encode(), "a job")
+    rows = fragments.jsontext.loads(fragment.encode(), "a fragment")["version"]
+    whole = {**values, "version": rows}
+    del whole["sha256"]
+    forged = fragments.jsontext.dumps({**whole, "sha256": fragments._digest(whole)}).decode()
+    refusal(partial(blz.commit, forged, [fragment]), "has rows; pass what begin() returned")
+    assert blz.commit(job, [fragment]) == 3
+    blz.copy(path, tmp_path / "again.blz", layout="file")
+    assert blz.read_blz(tmp_path / "again.blz")["v"].tolist() == [1, 2]
 
 
 @remedy(

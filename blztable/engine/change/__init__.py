@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blztable.engine.change import drafts as drafts
     from blztable.engine.change import erase as erase
     from blztable.engine.change import fields as fields
+    from blztable.engine.change import fragments as fragments
     from blztable.engine.change import keyed as keyed
     from blztable.engine.change import repair as repair
     from blztable.engine.change import retype as retype

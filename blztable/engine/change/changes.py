@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from blztable.engine.change.reliance import AGAIN, ReadSet, WriteSet, digests
+from blztable.engine.version.named_files import named
 from blztable.engine.version.staged import (
     APPENDED,
     DEFAULTS,
@@ -41,6 +42,7 @@ from blztable.engine.version.staged import (
 from blztable.engine.write.options import BY_COLUMN, joined, split
 from blztable.engine.write.sort_keys import SORT_BY, kept
 from blztable.errors import ConflictError
+from blztable.format import layout
 from blztable.format.jsontext import Json, dumps
 from blztable.format.manifest import TAGS
 from blztable.format.metalayers import FIXED, LayerKey, Layers, check
@@ -74,6 +76,8 @@ class Append:
     # True if the index of these rows continues from the row count of the version before. A value,
     # not a function: a function would keep the data, and the version before, until the commit.
     continues_index: bool = False
+    # The files of the rows, if they were written by others, who may add them as well.
+    files: frozenset[str] = frozenset()
 
     def rebase(self, newest: StagedVersion) -> StagedVersion:
         """Add the row groups to `newest`."""
@@ -84,8 +88,19 @@ class Append:
                 f"{self.read_set.rows}; version {newest.head.version} has {newest.head.rows} rows; "
                 f"{AGAIN}"
             )
+        self._check_new(newest)
         changed = [APPENDED] * len(self.groups.rows)
         return newest.with_row_groups(None, self.groups, self.written, changed)
+
+    def _check_new(self, newest: StagedVersion) -> None:
+        """Raise ConflictError if the rows of others are in the table."""
+        if self.files:
+            least = min(layout.number_of(key) for key in self.files)
+            if not self.files.isdisjoint(named(newest, least=least)):
+                raise ConflictError(
+                    f"{newest.store.name}: rows of this fragment are in version "
+                    f"{newest.head.version} already; each fragment is committed once"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ then. Knows nothing of changes and rebasing.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -95,12 +95,7 @@ def create(
     TableExistsError
         A table exists and may not be replaced, or the directory holds other files.
     """
-    schema = schema_with_digits(new.schema, storage)
-    schemas.check(schema)
-    check_columns(storage, schema.names)
-    _check_packing(schema, storage)
-    keys = sort_keys.placed(sort_order(storage), schema, "the data")
-    sorting.check(schema, keys)
+    keys = checked(new, storage)
     plan = CommitPlan(
         store,
         is_durable,
@@ -111,37 +106,75 @@ def create(
     if not replace_existing:
         check_nothing_whole(store)
     with Commit(plan) as commit:
-        _check_absent(store, commit.base, replace_existing)
-        head = _head(commit, schema, storage, keys)
-        head = replace(head, attributes=dict(attributes or {}), pandas=new.frame(0))
-        empty = StagedVersion.of_tail(store, head, schema, Tail.empty(len(head.paths)))
-        change_set = ChangeSet(commit, storage, empty)
+        staged = empty(
+            commit, new, storage, keys, attributes or {}, replace_existing=replace_existing
+        )
+        change_set = ChangeSet(commit, storage, staged)
         _write(change_set, new, keys, progress)
-        staged = change_set.staged
-
-        def rebased(newest: Version | None) -> StagedVersion:
-            _check_absent(store, newest, replace_existing)
-            # Tagged versions stay, also where the newest manifest is damaged.
-            known = newest or versions.latest(store)
-            head, old = staged.head, newest.head if newest else None
-            rows = Changed(head.rows, rows_deleted=old.rows if old else 0)
-            return staged.with_head(
-                next_column=max(head.next_column, old.next_column if old else 0),
-                properties=_kept_properties(newest) | dict(head.properties),
-                commit_ids=old.commit_ids if old else (),
-                tags=known.head.tags if known else {},
-                pandas=new.frame(head.rows),
-                did=did(rows),
-            )
-
-        try:
-            published = commit.publish("replace" if commit.base else "create", rebased, staged)
-        except ConflictError as error:
-            if replace_existing:
-                raise
-            raise TableExistsError(f"a table was created there meanwhile: {error}") from None
+        published = publish(commit, change_set.staged, new.frame, replace_existing=replace_existing)
     commit.emit_warnings()
     return published
+
+
+def checked(new: NewTable, storage: Storage) -> Sequence[Key]:
+    """Check the columns and options of a new table; return the keys of its order."""
+    schema = schema_with_digits(new.schema, storage)
+    schemas.check(schema)
+    check_columns(storage, schema.names)
+    _check_packing(schema, storage)
+    keys = sort_keys.placed(sort_order(storage), schema, "the data")
+    sorting.check(schema, keys)
+    return keys
+
+
+def empty(
+    commit: Commit,
+    new: NewTable,
+    storage: Storage,
+    keys: Sequence[Key],
+    attributes: Mapping[str, Json],
+    *,
+    replace_existing: bool,
+) -> StagedVersion:
+    """Return a new table without rows, whose columns have ids of their own."""
+    schema = schema_with_digits(new.schema, storage)
+    _check_absent(commit.plan.store, commit.base, replace_existing)
+    head = _head(commit, schema, storage, keys)
+    head = replace(head, attributes=dict(attributes), pandas=new.frame(0))
+    return StagedVersion.of_tail(commit.plan.store, head, schema, Tail.empty(len(head.paths)))
+
+
+def publish(
+    commit: Commit,
+    staged: StagedVersion,
+    frame: Callable[[int], Mapping[str, Json] | None],
+    *,
+    replace_existing: bool,
+) -> tuple[Version, Lock]:
+    """Publish a new table; `frame` returns the frame descriptor for its number of rows."""
+    store = commit.plan.store
+
+    def rebased(newest: Version | None) -> StagedVersion:
+        _check_absent(store, newest, replace_existing)
+        # Tagged versions stay, also where the newest manifest is damaged.
+        known = newest or versions.latest(store)
+        head, old = staged.head, newest.head if newest else None
+        rows = Changed(head.rows, rows_deleted=old.rows if old else 0)
+        return staged.with_head(
+            next_column=max(head.next_column, old.next_column if old else 0),
+            properties=_kept_properties(newest) | dict(head.properties),
+            commit_ids=old.commit_ids if old else (),
+            tags=known.head.tags if known else {},
+            pandas=frame(head.rows),
+            did=did(rows),
+        )
+
+    try:
+        return commit.publish("replace" if commit.base else "create", rebased, staged)
+    except ConflictError as error:
+        if replace_existing:
+            raise
+        raise TableExistsError(f"a table was created there meanwhile: {error}") from None
 
 
 def _head(commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Key]) -> Head:
