@@ -31,7 +31,7 @@ from blztable.engine.version.versions import DAMAGED, Version
 from blztable.engine.write.options import DURABILITIES, check_choice
 from blztable.errors import CorruptError, FormatError, TableNotFoundError
 from blztable.report import Copied
-from blztable.storage.resolve import LAYOUTS, Options, StoreLike, opened_at
+from blztable.storage.resolve import LAYOUTS, Options, StoreLike, is_remote, opened_at
 from blztable.storage.store import Damaged, KeyNotFound, Store
 from blztable.table.progress import ProgressOption, reporting
 from blztable.table.reader import TableReader
@@ -96,7 +96,7 @@ def copy(
         Progress in bytes; if rows are written again, in rows, first of the write and then of the
         comparison.
     storage_options : mapping, optional
-        Settings of the store of the source, if it is a URL, as in `open`.
+        Settings of the stores of source and target that are URLs, as in `open`.
 
     Returns
     -------
@@ -141,22 +141,29 @@ def copy(
     check_choice("on_corrupt", on_corrupt, ("raise", "skip"))
     check_choice("durability", durability, DURABILITIES)
     check_version(version)
-    with opened_at(source, options=storage_options) as store:
+    to_target = storage_options if is_remote(target) else None
+    # Where neither is a URL, they are refused.
+    of_source = storage_options if is_remote(source) or to_target is None else None
+    with opened_at(source, options=of_source) as store:
         table, lost, rebuilt = _opened(store, version, on_corrupt)
     with table:
         if not isinstance(table, OldTable) and columns is None and mode == "x":
-            _copy_files(table, target, layout, durability, progress, is_strict=not lost)
+            _copy_files(table, target, layout, to_target, durability, progress, is_strict=not lost)
             return _copied(table, len(table), lost, rebuilt)
         chosen = table if columns is None else table[list(columns)]
         if hasattr(target, "write"):
             # Only a path can be read again, and changed.
             with TemporaryDirectory() as folder:
                 path = Path(folder, "t.blz")
-                rows = _copy_rows(table, chosen, path, None, "x", on_corrupt, "process", progress)
+                rows = _copy_rows(
+                    table, chosen, path, None, None, "x", on_corrupt, "process", progress
+                )
                 with open(path) as made:
-                    _copy_files(made, target, layout, durability, None)
+                    _copy_files(made, target, layout, None, durability, None)
         else:
-            rows = _copy_rows(table, chosen, target, layout, mode, on_corrupt, durability, progress)
+            rows = _copy_rows(
+                table, chosen, target, layout, to_target, mode, on_corrupt, durability, progress
+            )
         if rows < len(table):
             lost += (f"{len(table) - rows:,} rows of damaged pages are left out",)
         return _copied(table, rows, lost, rebuilt)
@@ -263,6 +270,7 @@ def _copy_files(
     table: CTable,
     target: StoreLike,
     layout: str | None,
+    options: Options,
     durability: str,
     progress: ProgressOption,
     *,
@@ -272,7 +280,7 @@ def _copy_files(
     version = table._snapshot.version
     nbytes = sum(map(version.cbytes, range(len(version.paths))))
     with (
-        opened_at(target, layout, is_new=True) as store,
+        opened_at(target, layout, options=options, is_new=True) as store,
         reporting(progress, "copying") as callback,
     ):
         check_free(store)
@@ -305,6 +313,7 @@ def _copy_rows(
     source: TableReader,
     target: StoreLike,
     layout: Literal["directory", "file"] | None,
+    options: Options,
     mode: Literal["x", "w"],
     on_corrupt: Literal["raise", "skip"],
     durability: Literal["full", "process"],
@@ -328,8 +337,16 @@ def _copy_rows(
         # The length of a stream is not known to the writer.
         report = None if callback is None else _with_total(callback, len(source))
         rows = source.to_batches(on_corrupt=on_corrupt)
-        to_blz(rows, target, mode=mode, durability=durability, progress=report, storage=storage)
-    with open(target, "a", durability=durability) as made:
+        to_blz(
+            rows,
+            target,
+            mode=mode,
+            durability=durability,
+            progress=report,
+            storage=storage,
+            storage_options=options,
+        )
+    with open(target, "a", durability=durability, storage_options=options) as made:
         if isinstance(table, OldTable):
             with reporting(progress, "comparing") as callback:
                 _compare(source, made, on_corrupt, callback)

@@ -7,7 +7,7 @@ have the same bits. Dictionaries of nested values are no categories: of them, no
 row of the row group has. Writes nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,7 @@ def without(values: PartValues, others: PartValues) -> PartValues:
     return left
 
 
-def has_values(opened: OpenColumns, group: int, gone: PartValues) -> bool:
+def _has_values(opened: OpenColumns, group: int, gone: PartValues) -> bool:
     """True if a row group has one of the values, or a nested value that none of its rows has."""
     for index, column, node in _coded(opened.version):
         for chunk in _read(opened, index, group).chunks:
@@ -124,7 +124,7 @@ def _values(version: Version, pick: Pick) -> PartValues:
     by_node: dict[tuple[int, int], list[pa.Array]] = {}
     with OpenColumns.whole(version) as opened:
         for index, column, node in _coded(version):
-            for group in range(len(version.row_groups)):
+            for group in opened.ahead(range(version.group_count), [index]):
                 for chunk in _read(opened, index, group).chunks:
                     flats = without_unused(node, iter(flatten(node, chunk)))
                     for number, flat in enumerate(flats):
@@ -132,6 +132,12 @@ def _values(version: Version, pick: Pick) -> PartValues:
                             values = as_stored(pick(flat))
                             by_node.setdefault((column, number), []).append(values)
     return {key: _distinct(arrays) for key, arrays in by_node.items()}
+
+
+def groups_with(opened: OpenColumns, groups: Iterable[int], gone: PartValues) -> Iterator[int]:
+    """Yield the row groups that have one of the values; see `_has_values`."""
+    indices = [index for index, *_ in _coded(opened.version)]
+    return (one for one in opened.ahead(groups, indices) if _has_values(opened, one, gone))
 
 
 def _read(opened: OpenColumns, index: int, group: int) -> pa.ChunkedArray:

@@ -11,6 +11,7 @@ from itertools import accumulate, islice, pairwise
 import numpy as np
 import pyarrow as pa
 
+from blztable import tuning
 from blztable.arrow.types import Portion
 from blztable.caller import stack_level
 from blztable.columns.types import NARROW_CODES, changes
@@ -20,6 +21,7 @@ from blztable.engine.change.changes import Join, Keys, NoJoin
 from blztable.engine.change.sorting import Unsorted
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.run.ahead import one_by_one
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import NewGroups, StagedColumn, StagedVersion
@@ -32,7 +34,7 @@ from blztable.errors import BlzError, ConflictError, CorruptError
 from blztable.format import layout
 from blztable.format.data_file import DataFile
 from blztable.format.layout import Path
-from blztable.storage.store import KeyNotFound, Lock
+from blztable.storage.store import ByteRange, KeyNotFound, Lock
 
 
 def merge_after(
@@ -156,7 +158,7 @@ def _join_small(change_set: ChangeSet) -> None:
     spans = sorted([*spans, *((group, group + 1) for group in _with_old_values(staged, alone))])
     # Join from the end, so that the indices of earlier row groups stay valid. All joins read this
     # staged version: a new one for each join would hold all row groups again.
-    for start, stop in reversed(spans):
+    for start, stop in _asked(staged, spans[::-1]):
         _join(change_set, "compact", staged, start, stop, is_droppable=True)
 
 
@@ -169,9 +171,27 @@ def rewrite_old_values(change_set: ChangeSet, gone: categories.PartValues) -> No
     groups = range(staged.group_count)
     old = {*_with_old_values(staged, groups)}
     with OpenColumns.whole(staged) as opened:
-        old |= {group for group in groups if categories.has_values(opened, group, gone)}
-    for group in sorted(old, reverse=True):
-        _join(change_set, "compact", staged, group, group + 1, gone=gone)
+        old.update(categories.groups_with(opened, groups, gone))
+    spans = [(group, group + 1) for group in sorted(old, reverse=True)]
+    for start, stop in _asked(staged, spans):
+        _join(change_set, "compact", staged, start, stop, gone=gone)
+
+
+def _asked(staged: StagedVersion, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield spans of row groups; a store that fetches is asked for small ones ahead.
+
+    The read of a large one asks for its own bytes.
+    """
+    columns = range(len(staged.schema))
+    with OpenColumns.whole(staged) as opened:
+
+        def wanted(span: tuple[int, int]) -> tuple[list[ByteRange], bool]:
+            rows = [RowSpan(group, 0, staged.row_groups[group]) for group in range(*span)]
+            ranges, _ = opened.ranges(columns, rows)
+            nbytes = sum([stop - start for _, start, stop in ranges])
+            return ranges if nbytes <= tuning.current.spare_bytes else [], False
+
+        yield from one_by_one(staged.store, spans, wanted)
 
 
 def has_old_values(staged: StagedVersion) -> bool:
@@ -185,7 +205,17 @@ def _with_old_values(staged: StagedVersion, groups: Iterable[int]) -> Iterator[i
     A bundle keeps the parts of columns that were written again, or dropped.
     """
     lines = range(len(staged.paths))
-    for group in groups:
+
+    def front(group: int) -> tuple[list[ByteRange], bool]:
+        bundle = staged.bundles[group]
+        if staged.all_deleted[group] or not bundle:
+            return [], True
+        parts = staged.records(lines, [group]).parts
+        # The front ends before the first part that is named.
+        stop = int(parts["offset"][parts["file"] == bundle].min(initial=1 << 62))
+        return [(layout.part(layout.SHARED, bundle), 0, stop % (1 << 62))], True
+
+    for group in one_by_one(staged.store, groups, front):
         bundle = staged.bundles[group]
         if staged.all_deleted[group]:
             yield group
@@ -200,7 +230,7 @@ def _nodes_of(version: Version, bundle: int) -> Sequence[Path]:
     """Return the paths of the nodes whose parts are in a bundle."""
     key = layout.part(layout.SHARED, bundle)
     try:
-        with version.store.open(key) as reader:
+        with version.store.open(key, 0) as reader:
             return DataFile.front(reader.read)[0].nodes
     except KeyNotFound:
         raise CorruptError(f"{version.store.name}/{key}: the file is missing") from None
@@ -248,7 +278,8 @@ def _joinable(staged: StagedVersion, groups: Sequence[int]) -> list[int]:
             if pa.types.is_dictionary(type_) and type_.index_type.bit_width <= NARROW_CODES:
                 # One row of each row group has its dictionary.
                 rows = [
-                    opened.columns([index], [RowSpan(group, 0, 1)])[0].chunk(0) for group in groups
+                    opened.columns([index], [RowSpan(group, 0, 1)])[0].chunk(0)
+                    for group in opened.ahead(groups, [index], rows=1)
                 ]
                 cuts.update(changes(pa.chunked_array(rows, type_)))
     return [stop - start for start, stop in pairwise(sorted({0, *cuts, len(groups)}))]

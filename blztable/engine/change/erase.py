@@ -11,9 +11,8 @@ from blztable.engine.change.changes import NoMoreRows
 from blztable.engine.query import select
 from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
-from blztable.engine.version import history
 from blztable.engine.version.staged import StagedVersion
-from blztable.engine.version.versions import DAMAGED, Version, pin
+from blztable.engine.version.versions import DAMAGED, Version, each, numbers, pin
 from blztable.errors import BlzError, TableNotFoundError
 from blztable.storage.store import KeyNotFound
 
@@ -42,10 +41,10 @@ def _categories_gone(before: StagedVersion, after: StagedVersion) -> categories.
     if not unused:
         return {}
     never = categories.without(unused, categories.used_with_deleted(before))
-    for info in history.list_versions(before.store):
+    for number in each(before.store, numbers(before.store)):
         # A damaged version, or one that was removed meanwhile, tells nothing.
         with suppress(*DAMAGED, TableNotFoundError, KeyNotFound):
-            version, pinned = pin(before.store, info.number)
+            version, pinned = pin(before.store, number)
             with pinned:
                 older = categories.used_with_deleted(StagedVersion.of(version))
                 never = categories.without(never, older)

@@ -127,7 +127,8 @@ def deduplicate(
         return RowMask.of(stays[firsts[group] : firsts[group + 1]])
 
     # A row that another change added may have any of the keys.
-    return keep(change_set, "deduplicate", kept, any_row)
+    kept_rows = ((group, kept(group)) for group in range(len(groups)))
+    return keep(change_set, "deduplicate", kept_rows, any_row)
 
 
 def differences(old: Version, new: Version) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,7 @@ from blztable.engine.query.scan import Scan
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.parts import Part
 from blztable.engine.read.selection import RowIndices, RowSpan
+from blztable.engine.run.ahead import one_by_one
 from blztable.engine.run.limits import check_rows, check_values
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.staged import StagedVersion
@@ -35,6 +36,7 @@ from blztable.engine.write.row_groups import row_groups
 from blztable.errors import LimitError, SchemaError
 from blztable.format import deletions
 from blztable.format.jsontext import MAX_NUMBER, Json
+from blztable.storage.store import ByteRange
 
 # A schema, the frame descriptor for it, and rows of this schema.
 AppendSegment = tuple[pa.Schema, Mapping[str, Json] | None, Iterable[Portion]]
@@ -86,7 +88,8 @@ def delete(change_set: ChangeSet, where: object) -> int:
     with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
         predicate = reliance.any_where(staged, where)
-        return keep(change_set, "delete", lambda group: condition.rows(group).others(), predicate)
+        kept = ((group, selected.others()) for group, selected in condition.each())
+        return keep(change_set, "delete", kept, predicate)
 
 
 def _truncate(change_set: ChangeSet, rows: int) -> None:
@@ -97,7 +100,7 @@ def _truncate(change_set: ChangeSet, rows: int) -> None:
     def kept(group: int) -> RowMask:
         return RowMask(groups[group], min(max(rows - firsts[group], 0), groups[group]))
 
-    keep(change_set, "resize", kept)
+    keep(change_set, "resize", ((group, kept(group)) for group in range(len(groups))))
 
 
 def resize(change_set: ChangeSet, rows: int, values: Callable[[], Sequence[pa.Scalar]]) -> None:
@@ -161,19 +164,15 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
 def keep(
     change_set: ChangeSet,
     operation: str,
-    kept: Callable[[int], "RowMask"],
+    kept: Iterable[tuple[int, "RowMask"]],
     predicate: Predicate | None = None,
 ) -> int:
-    """Keep the rows of each row group that `kept` selects; return the number of removed rows.
+    """Keep the rows of row groups that `kept` has; return the number of removed rows.
 
     `predicate` is the predicate of the rows that go; None if all row groups decide which rows these
     are, by their places.
     """
-    fewer: dict[int, RowMask] = {}
-    for group in range(len(change_set.staged.row_groups)):
-        selected = kept(group)
-        if not selected.is_all:
-            fewer[group] = selected
+    fewer = {group: selected for group, selected in kept if not selected.is_all}
     return remove(change_set, operation, fewer, predicate)
 
 
@@ -198,9 +197,10 @@ def remove(
     with OpenColumns.whole(staged) as opened:
 
         def portions() -> Iterator[Portion]:
-            for group, selected in rewritten:
+            indices = range(len(staged.schema))
+            for group in opened.ahead(dict(rewritten), indices):
+                selected = fewer[group]
                 opened.forget_before(group)
-                indices = range(len(staged.schema))
                 yield read_group(opened, indices, group, selected), selected.count
 
         def old(line: int, number: int) -> Part:
@@ -316,6 +316,17 @@ class Condition:
         self._opened = opened
         self._scan = Scan(opened.projection, where)
 
+    def each(self, groups: Iterable[int] | None = None) -> Iterator[tuple[int, RowMask]]:
+        """Yield row groups, by default all, and their rows for which the filter is true."""
+        version = self._opened.version
+        chosen = range(version.group_count) if groups is None else groups
+        for group in one_by_one(version.store, chosen, self._ranges):
+            yield group, self.rows(group)
+
+    def _ranges(self, group: int) -> tuple[list[ByteRange], bool]:
+        span = RowSpan(group, 0, self._opened.version.row_groups[group])
+        return self._opened.ranges(self._scan.columns, self._scan.open_spans([span]))
+
     def rows(self, group: int) -> RowMask:
         """Select the rows for which the filter is true; release earlier row groups."""
         rows = self._opened.version.row_groups[group]
@@ -339,8 +350,8 @@ def check_all_match(staged: StagedVersion, groups: Iterable[int], where: object)
     rows, outside, first = 0, 0, -1
     with OpenColumns.whole(staged) as opened:
         condition = Condition(opened, where)
-        for group in groups:
-            left = condition.rows(group).others()
+        for _, selected in condition.each(groups):
+            left = selected.others()
             if left.count and first < 0:
                 mask = left.unpacked()
                 first = rows + (0 if mask is None else int(np.argmax(mask)))

@@ -76,8 +76,9 @@ def set_values(
         return 0
 
     def portions() -> Iterator[Portion]:
-        for number, (group, selected) in enumerate(selected_rows.items()):
+        for number, group in enumerate(opened.ahead(selected_rows, indices)):
             opened.forget_before(group)
+            selected = selected_rows[group]
             mask = selected.unpacked()
             arrays = []
             for index, value in values.items():
@@ -139,9 +140,7 @@ def _selected(opened: OpenColumns, where: object) -> Iterator[tuple[int, RowMask
     if where is None:
         yield from ((group, RowMask(rows, rows)) for group, rows in enumerate(row_groups))
         return
-    condition = Condition(opened, where)
-    for group in range(len(row_groups)):
-        selected = condition.rows(group)
+    for group, selected in Condition(opened, where).each():
         if selected.count:
             yield group, selected
 

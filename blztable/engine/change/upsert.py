@@ -13,6 +13,7 @@ deleted, and they are appended with their new values, together with the rows who
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,10 @@ from blztable.engine.query.scan import Scan
 from blztable.engine.query.select import take as take_rows
 from blztable.engine.read.columns import OpenColumns
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.run.ahead import one_by_one
 from blztable.engine.run.limits import check_rows
 from blztable.engine.version.staged import StagedVersion
+from blztable.storage.store import ByteRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ def upsert(change_set: ChangeSet, new: NewRows) -> tuple[int, int]:
     with OpenColumns.whole(staged) as opened:
         scan = Scan(opened.projection, finder.condition)
         groups = range(len(staged.row_groups))
-        matches = {group: finder.find(opened, scan, group) for group in groups}
+        asked = one_by_one(staged.store, groups, partial(finder.ranges, opened, scan))
+        matches = {group: finder.find(opened, scan, group) for group in asked}
         matches = {group: match for group, match in matches.items() if len(match.rows)}
         new_rows = [match.new_rows for match in matches.values()]
         positions = np.concatenate([np.empty(0, np.int64), *new_rows])
@@ -199,6 +203,11 @@ class _Finder:
         number_of[codes[:count]] = np.arange(count)
         numbers = number_of[codes[count:]]
         return _MatchedRows(np.concatenate(rows)[numbers >= 0], numbers[numbers >= 0], span.count)
+
+    def ranges(self, opened: OpenColumns, scan: Scan, group: int) -> tuple[list[ByteRange], bool]:
+        """Return the ranges of files that a search in a row group reads."""
+        span = RowSpan(group, 0, opened.version.row_groups[group])
+        return opened.ranges(scan.columns, scan.open_spans(scan.within([span])))
 
     def matches(self, version: StagedVersion, groups: Sequence[int]) -> bool:
         """Return True if one of these row groups has the key of a new row."""

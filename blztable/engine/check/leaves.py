@@ -4,6 +4,7 @@ Knows nothing of data files.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from blztable.columns.statistics.bounds import Zones, zones_of_groups
 from blztable.engine.check.parts import CheckedNode, check_reading
 from blztable.engine.version.facts import Run
+from blztable.engine.version.named_files import Files, files_of_run
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError
 from blztable.format import layout
@@ -36,6 +38,8 @@ class CheckedLeaf:
         Of each row group the stored rows, the number of its bundle, and the words of deleted rows.
     records
         Of each node, by line, if they can be read.
+    run
+        The row groups.
     """
 
     key: str
@@ -47,6 +51,13 @@ class CheckedLeaf:
     deleted: Sequence[bytes] = ()
     records: dict[int, Records] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    run: Run | None = None
+
+    def files(self, version: Version) -> Files:
+        """Return the files of its row groups with their sizes; none if a record is damaged."""
+        with suppress(BlzError):
+            return {} if self.run is None else files_of_run(self.run, version.paths)
+        return {}
 
 
 def leaves_of(version: Version, nodes: Sequence[CheckedNode]) -> Iterator[CheckedLeaf]:
@@ -74,6 +85,7 @@ def _below(
             run.groups["stored"].astype(np.int64),
             run.groups["file"],
             run.words(),
+            run=run,
         )
         for node in nodes:
             try:

@@ -5,8 +5,9 @@ are read, then their halves, to find the readable rows.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +24,15 @@ from blztable.engine.read.columns import read_nodes
 from blztable.engine.read.damage import find_damage, is_damage, piece_rows
 from blztable.engine.read.parts import ItemStream, OpenParts
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.version.named_files import NamedFile
 from blztable.engine.version.versions import Version
 from blztable.errors import BlzError, CorruptError, StorageError
 from blztable.format import layout
+from blztable.format.chunk import CHUNK_HEADER
 from blztable.format.data_file import DataFile
-from blztable.format.records import ITEM_CHUNKS, VALUES, Records
+from blztable.format.records import DIGEST_BYTES, ITEM_CHUNKS, VALUES, Records
 from blztable.report import Problem
-from blztable.storage.store import KeyNotFound
+from blztable.storage.store import ByteRange, KeyNotFound, Reader
 
 # A part with much damage is read in at most this many pieces.
 PIECES = 64
@@ -169,11 +172,15 @@ class PartCheck:
 
 @dataclass
 class FileCheck:
-    """A data file that is checked: what it says of its parts must be what their records say."""
+    """A data file that is checked: what it says of its parts must be what their records say.
+
+    `named` has the bytes that the version says it has; None if nobody knows.
+    """
 
     version: Version
     key: str
     parts: Sequence[PartCheck]
+    named: NamedFile | None = None
     nbytes: int = 0
     chunks: int = 0
     is_readable: bool = True
@@ -182,8 +189,10 @@ class FileCheck:
     def compare(self) -> None:
         """Read the file without its chunks, and compare it with the records of its parts."""
         try:
-            with self.version.store.open(self.key) as reader:
-                file, offsets = DataFile.read(reader.read, reader.size)
+            with self.version.store.open(self.key, self.named and self.named.size) as reader:
+                file, offsets = DataFile.read(partial(_read_all, reader), reader.size)
+                if reader.read(reader.size, 1):
+                    raise CorruptError(f"a data file goes on behind its end at {reader.size}")
                 self.nbytes = int(offsets[0]) if len(offsets) else reader.size
                 self.chunks = len(offsets)
         except KeyNotFound:
@@ -198,6 +207,24 @@ class FileCheck:
             return
         for message in self._differences(file):
             self._note(message)
+
+    def ranges(self, full: bool) -> Iterator[ByteRange]:
+        """Yield the ranges that `compare` reads, and those of all chunks if `full`."""
+        if self.named is None:
+            return
+        size = self.named.size
+        records = self.parts[0].records
+        # Of a bundle, other columns are read as well.
+        is_bundle = self.key.startswith(layout.BUNDLES)
+        if full or is_bundle or records.parts["flags"][0] & ITEM_CHUNKS:
+            yield self.key, 0, size + 1
+            return
+        begins = records.chunk_offset.tolist()
+        yield self.key, 0, int(records.parts["offset"][0])
+        for begin, nbytes in zip(begins, records.chunks["size"].tolist(), strict=True):
+            yield self.key, begin, begin + CHUNK_HEADER.size
+            yield self.key, begin + nbytes, begin + nbytes + DIGEST_BYTES
+        yield self.key, size, size + 1
 
     def _differences(self, file: DataFile) -> list[str]:
         """Return what the file says that its records do not."""
@@ -244,6 +271,14 @@ class FileCheck:
                 self.is_readable,
             )
         )
+
+
+def _read_all(reader: Reader, offset: int, length: int) -> bytes:
+    """Return the bytes of a range; CorruptError if the file ends before."""
+    data = reader.read(offset, length)
+    if len(data) != length:
+        raise CorruptError(f"a data file ends at {offset + len(data)}, before {offset + length}")
+    return data
 
 
 def _differing(said: Records, records: Records) -> list[str]:

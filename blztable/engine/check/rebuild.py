@@ -63,7 +63,7 @@ def rebuild(version: Version) -> list[Rebuilt]:
     """
     rebuilt: list[Rebuilt] = []
     # A leaf of leaves shows which of those below are lost.
-    while lost := list(_lost(version)):
+    while lost := _all_lost(version):
         unnamed = _Unnamed(version)
         for level, entry, start in lost:
             data = unnamed.leaf(level - 1, entry)
@@ -101,6 +101,11 @@ def told(store: Store, version: Version | None = None) -> str:
     most = 20
     more = f"; and {len(said) - most} more" if len(said) > most else ""
     return "SuperChunk.open reads data files one by one: " + "; ".join(said[:most]) + more
+
+
+def _all_lost(version: Version) -> list[tuple[int, Array, int]]:
+    with version.facts.asked():
+        return list(_lost(version))
 
 
 def _lost(version: Version) -> Iterator[tuple[int, Array, int]]:
@@ -169,7 +174,7 @@ class _Unnamed:
 
     def _of_others(self) -> Iterator[_UnnamedGroup]:
         """Yield the row groups that other versions with the same columns name."""
-        for number in versions.numbers(self.store):
+        for number in versions.each(self.store, versions.numbers(self.store)):
             with suppress(*DAMAGED, KeyNotFound):
                 other = versions.read(self.store, number)
                 if other.paths == self.version.paths and number != self.version.head.version:

@@ -57,7 +57,8 @@ def disk_usage(store: Store) -> DiskUsage:
     newest, pinned = versions.pin(store)
     with pinned:
         counted = CountedVersions()
-        own = counted.add(newest)
+        for _ in versions.each(store, [newest.head.version]):
+            own = counted.add(newest)
         names = set(newest.head.tags.values())
         tagged = _bytes(counted, store, names, newest)
         others = set(versions.numbers(store)) - names - {newest.head.version}
@@ -70,7 +71,7 @@ def disk_usage(store: Store) -> DiskUsage:
 def _bytes(counted: CountedVersions, store: Store, numbers: Iterable[int], newest: Version) -> int:
     """Return the bytes that these versions take beside those counted."""
     nbytes = 0
-    for number in sorted(numbers, reverse=True):
+    for number in versions.each(store, sorted(numbers, reverse=True)):
         # The files of a damaged version are unknown: no version names them.
         with suppress(*DAMAGED, KeyNotFound):
             nbytes += counted.add(versions.read(store, number), newest)

@@ -7,14 +7,15 @@ thread goes from leaf to leaf, and in each through windows of row groups: one, o
 ones. For each window the records are compared with the types, and each data file with the records;
 with `full`, all parts are decoded and compared with their page records, as tasks of the pool.
 Damage becomes a `Problem`, and the checks go on. Memory is bounded by the decoded columns of one
-window.
+window. A store that fetches is asked for all leaves at once, and for the files of windows ahead.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from blztable.engine.check.parts import (
     fits,
 )
 from blztable.engine.read.parts import OpenParts
+from blztable.engine.run.ahead import one_by_one
 from blztable.engine.run.pool import run
 from blztable.engine.version.staged import StagedVersion
 from blztable.engine.version.versions import Version, read, why_behind
@@ -38,7 +40,7 @@ from blztable.format import layout
 from blztable.format.deletions import unpack
 from blztable.format.records import Records
 from blztable.report import Problem, Report
-from blztable.storage.store import KeyNotFound
+from blztable.storage.store import ByteRange, KeyNotFound
 
 # Limits of a window. Rows are limited too, because some rows take memory but no bytes in a file.
 WINDOW_BYTES = 16_000_000
@@ -55,8 +57,10 @@ def verify(version: Version, indices: Sequence[int], *, full: bool) -> Report:
     names = tuple(version.schema.field(index).name for index in indices)
     nodes = [node for index in indices for node in checked_nodes(version, index)]
     checked = _Checked(version, nodes, full)
-    for leaf in leaves_of(version, nodes):
-        checked.leaf(leaf)
+    with version.facts.asked():
+        windows = chain.from_iterable(map(checked.windows, leaves_of(version, nodes)))
+        for window in one_by_one(version.store, windows, checked.wanted):
+            checked.check(window)
     problems += checked.of_live_rows([*checked.problems, *checked.of_store()])
     problems.sort(key=_order)
     files = len(checked.files)
@@ -87,8 +91,8 @@ class _Checked:
     chunks: int = 0
     nbytes: int = 0
 
-    def leaf(self, leaf: CheckedLeaf) -> None:
-        """Check the row groups of a leaf of level 0."""
+    def windows(self, leaf: CheckedLeaf) -> Iterator["_CheckedWindow"]:
+        """Yield the row groups of a leaf of level 0, to be checked."""
         self.problems += leaf.problems
         if leaf.key:
             self.files[leaf.key] = None, leaf.first, leaf.first + leaf.rows
@@ -104,14 +108,27 @@ class _Checked:
             for node in self.nodes
             if node.line in leaf.records
         ]
+        sizes = leaf.files(self.version) if self.version.store.fetches else {}
         for groups in _windows(leaf):
-            self._parts(
-                [
-                    self._part(leaf, node, all_fit, entry, firsts)
-                    for entry in groups
-                    for node, all_fit in nodes
-                ]
-            )
+            parts = [
+                self._part(leaf, node, all_fit, entry, firsts)
+                for entry in groups
+                for node, all_fit in nodes
+            ]
+            by_key: dict[tuple[str, int], list[PartCheck]] = {}
+            for part in parts:
+                part.compare_type()
+                if part.key:
+                    by_key.setdefault((part.key, part.group), []).append(part)
+            files = [
+                FileCheck(self.version, key, of_file, sizes.get(key))
+                for (key, _), of_file in by_key.items()
+            ]
+            yield _CheckedWindow(parts, files)
+
+    def wanted(self, window: "_CheckedWindow") -> tuple[list[ByteRange], bool]:
+        """Return the ranges of files that the check of a window reads; those of chunks if full."""
+        return [one for file in window.files for one in file.ranges(self.full)], not self.full
 
     def _part(
         self,
@@ -130,14 +147,9 @@ class _Checked:
         group, first = leaf.group + entry, firsts[entry]
         return PartCheck(self.version, node, group, first, rows, records, key, all_fit)
 
-    def _parts(self, parts: Sequence[PartCheck]) -> None:
+    def check(self, window: "_CheckedWindow") -> None:
         """Check the parts of some row groups, and their files."""
-        by_key: dict[tuple[str, int], list[PartCheck]] = {}
-        for part in parts:
-            part.compare_type()
-            if part.key:
-                by_key.setdefault((part.key, part.group), []).append(part)
-        files = [FileCheck(self.version, key, of_file) for (key, _), of_file in by_key.items()]
+        parts, files = window
         run(file.compare for file in files)
         if self.full:
             with OpenParts(self.version) as opened:
@@ -187,6 +199,13 @@ class _Checked:
             replace(problem, start=start, stop=stop)
             for problem, (start, stop) in zip(problems, ends.tolist(), strict=True)
         ]
+
+
+class _CheckedWindow(NamedTuple):
+    """The parts and files of some row groups."""
+
+    parts: Sequence[PartCheck]
+    files: Sequence[FileCheck]
 
 
 def _read_again(version: Version) -> tuple[Version, list[Problem]]:

@@ -170,11 +170,15 @@ class Scan:
         told which rows are wanted.
         """
         with ExitStack() as asked:
-            is_open: np.ndarray = np.logical_or.reduce(blocks.open)
-            asked.enter_context(reader.fetched(self.columns, blocks[is_open].spans))
+            asked.enter_context(reader.fetched(self.columns, _open_spans(blocks)))
             most = tuning.current.spare_bytes
             asked.enter_context(reader.fetched(columns, blocks.spans, most))
             return asked.pop_all()
+
+    def open_spans(self, spans: Sequence[RowSpan]) -> Sequence[RowSpan]:
+        """Return the rows of these spans whose columns of the filter have to be read."""
+        morsels = self.morsels(spans)
+        return _open_spans(Blocks.joined(morsels)) if morsels else []
 
     def _apply(self, blocks: Blocks, reader: ColumnReader) -> Morsel:
         """Apply all steps; if a step cannot be evaluated, apply the filter as one step."""
@@ -207,6 +211,11 @@ class Scan:
         deleted = self.projection.version.deleted_in(span.group for span in spans)
         # Pages are of stored rows.
         return self.plan.blocks.within(stored_spans(deleted, spans)).live(deleted)
+
+
+def _open_spans(blocks: Blocks) -> Sequence[RowSpan]:
+    is_open: np.ndarray = np.logical_or.reduce(blocks.open)
+    return blocks[is_open].spans
 
 
 def _plan(projection: Projection, filters: object) -> Plan:

@@ -27,9 +27,9 @@ from blztable.arrow.types import bitmap, stored_type, view
 from blztable.cached import Cache
 from blztable.columns.parts import from_codes
 from blztable.columns.parts.physical import NUMPY_TYPES, Form, physical
-from blztable.engine.read.ahead import Ahead
 from blztable.engine.read.parts import DOUBTED_BYTES, DOUBTED_RATIO, OpenParts, Part, PartFile
 from blztable.engine.read.selection import RowSpan
+from blztable.engine.run.ahead import Ahead
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run, scratch
 from blztable.engine.version.versions import DAMAGED

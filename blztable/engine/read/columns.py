@@ -8,7 +8,7 @@ a read are decoded together (`flat.py`), many small parts of one form as one mat
 Columns can also be read as codes, and as dictionaries of what the codes stand for.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -20,7 +20,6 @@ from blztable import tuning
 from blztable.arrow.nested.nodes import is_nested
 from blztable.closing import Closing
 from blztable.engine.read import selection
-from blztable.engine.read.ahead import fetched
 from blztable.engine.read.batch import read_batches
 from blztable.engine.read.damage import piece_rows
 from blztable.engine.read.flat import (
@@ -34,11 +33,12 @@ from blztable.engine.read.flat import (
 from blztable.engine.read.nested import NestedRead
 from blztable.engine.read.parts import OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection, RowSpan
+from blztable.engine.run.ahead import fetched, one_by_one
 from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
 from blztable.format.deletions import DeletedIn
-from blztable.storage.store import Lock, Nothing
+from blztable.storage.store import ByteRange, Lock, Nothing
 
 
 class OpenColumns(Closing):
@@ -138,12 +138,31 @@ class OpenColumns(Closing):
 
         Nothing is asked for if it is more than `most` bytes.
         """
-        deleted = self.version.deleted_in(rows.group for rows in selected)
-        reads = self._reads(indices, selection.stored_spans(deleted, selected))[1]
-        ranges, is_single = ranges_of(reads)
+        ranges, is_single = self.ranges(indices, selected)
         if most is not None and sum([stop - start for _, start, stop in ranges]) > most:
             return Nothing()
         return fetched(self.version.store, ranges, is_single)
+
+    def ahead(
+        self, groups: Iterable[int], indices: Sequence[int], rows: int | None = None
+    ) -> Iterator[int]:
+        """Yield row groups, of which columns are read next: a store is asked for them ahead.
+
+        Of each row group, the first `rows` are asked for; all by default.
+        """
+
+        def wanted(group: int) -> tuple[list[ByteRange], bool]:
+            stop = self.version.row_groups[group] if rows is None else rows
+            return self.ranges(indices, [RowSpan(group, 0, stop)])
+
+        return one_by_one(self.version.store, groups, wanted)
+
+    def ranges(
+        self, indices: Sequence[int], selected: Sequence[RowSpan]
+    ) -> tuple[list[ByteRange], bool]:
+        """Return the ranges of files that a read of rows takes, and whether of single rows."""
+        deleted = self.version.deleted_in(rows.group for rows in selected)
+        return ranges_of(self._reads(indices, selection.stored_spans(deleted, selected))[1])
 
     def pages(self, index: int, selected: Sequence[RowSpan]) -> dict[int, Sequence[RowSpan]]:
         """Return the pages of each node that a read of rows of a column decodes, by line."""

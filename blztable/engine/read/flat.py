@@ -24,9 +24,9 @@ from blztable.arrow.types import as_stored, bitmap, nulls, stored_type
 from blztable.columns.dictionaries import is_same
 from blztable.columns.parts.decode import Chosen, count_of
 from blztable.columns.parts.physical import Form, physical
-from blztable.engine.read.ahead import Ahead
 from blztable.engine.read.parts import DOUBTED_BYTES, UNCHECKED_BYTES, OpenParts, Part
 from blztable.engine.read.selection import RowIndices, RowSelection
+from blztable.engine.run.ahead import Ahead
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import Progress, Task, run
 from blztable.engine.version.versions import DAMAGED

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from blztable.engine.run.ahead import one_by_one
 from blztable.engine.run.pool import Progress
 from blztable.engine.version.commit import Commit, CommitPlan
 from blztable.engine.version.staged import StagedVersion
@@ -21,7 +22,7 @@ from blztable.format.layout import Path
 from blztable.format.leaf import GROUP
 from blztable.format.records import WORD, Records
 from blztable.format.version_file import Tail
-from blztable.storage.store import KeyNotFound, Lock, Store
+from blztable.storage.store import ByteRange, KeyNotFound, Lock, Store
 
 ANOTHER = "the file is not the one that the version describes"
 
@@ -71,15 +72,16 @@ def copy(
                 'numbers; copy the rows with mode="w", or choose another path'
             )
         keys = []
-        for group in range(version.group_count):
-            for file in files(version, group):
-                data = _read(version, file, is_strict)
-                target.put_new(file.key, [data])
-                keys.append(file.key)
-                progress.add(file.cbytes)
-                progress.report()
-            if steps is not None:
-                steps.copied(version, group)
+        for file, group in _all_files(version):
+            if file is None:
+                if steps is not None:
+                    steps.copied(version, group)
+                continue
+            data = _read(version, file, is_strict)
+            target.put_new(file.key, [data])
+            keys.append(file.key)
+            progress.add(file.cbytes)
+            progress.report()
         if steps is not None:
             steps.remove()
         if is_durable:
@@ -117,6 +119,12 @@ class CopiedFile:
     def cbytes(self) -> int:
         """Bytes of the parts."""
         return int(self.records.parts["cbytes"].sum())
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file: the chunks of a part are its end."""
+        parts = self.records.parts
+        return int((parts["offset"] + parts["cbytes"]).max())
 
     def check(self, data: bytes, *, is_strict: bool = True) -> None:
         """Raise CorruptError unless these bytes are the file that the records describe.
@@ -158,11 +166,30 @@ def files(version: Version, group: int) -> Iterator[CopiedFile]:
         yield CopiedFile(key, uuid, bundle, nodes, records.of(lines, [0]))
 
 
+def _all_files(version: Version) -> Iterator[tuple[CopiedFile | None, int]]:
+    """Yield each data file with its row group, and None behind those of a row group.
+
+    A store that fetches is asked for the files ahead.
+    """
+
+    def all_files() -> Iterator[tuple[CopiedFile | None, int]]:
+        for group in range(version.group_count):
+            for file in files(version, group):
+                yield file, group
+            yield None, group
+
+    def wanted(one: tuple[CopiedFile | None, int]) -> tuple[list[ByteRange], bool]:
+        file, _ = one
+        return [] if file is None else [(file.key, 0, file.size + 1)], False
+
+    return one_by_one(version.store, all_files(), wanted)
+
+
 def is_whole(version: Version) -> bool:
     """True if all files of a version are there, with the bytes that its records describe."""
     try:
-        for group in range(version.group_count):
-            for file in files(version, group):
+        for file, _ in _all_files(version):
+            if file is not None:
                 file.check(version.store.get(file.key))
     except (*DAMAGED, KeyNotFound):
         return False

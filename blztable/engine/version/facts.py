@@ -312,6 +312,12 @@ class Facts:
             group += run.count
             rows += int(run.groups["rows"].sum())
 
+    def asked(self) -> ExitStack:
+        """Ask for all leaves, if the store fetches, until the result is closed."""
+        if not self.leaves.store.fetches:
+            return ExitStack()
+        return self._fetched(lambda run, *_: range(len(run)))
+
     def _fetched(self, entries: Callable[[Run, Array, Array], Sequence[int]]) -> ExitStack:
         """Ask for the leaves that a walk reads, all of a level at once.
 
@@ -337,11 +343,12 @@ class Facts:
                             below.append((run, entry, int(groups[entry]), int(before[entry])))
                 asked.enter_context(self.leaves.asked([(pair[0], pair[1]) for pair in below]))
                 # Those of the lowest level are opened when the walk comes to them.
-                level = [
-                    (self.below(run, entry), group, rows)
-                    for run, entry, group, rows in below
-                    if run.level > 1
-                ]
+                level = []
+                for run, entry, group, rows in below:
+                    if run.level > 1:
+                        # The walk tells of one that is damaged.
+                        with suppress(CorruptError):
+                            level.append((self.below(run, entry), group, rows))
             return asked.pop_all()
 
     def _below(

@@ -28,7 +28,7 @@ def list_versions(store: Store) -> list[VersionInfo]:
     heads: dict[int, Head] = {}
     mirrored = mirrored_number(store)
     numbers = versions.numbers(store)
-    for number in numbers:
+    for number in versions.each(store, numbers):
         try:
             version = versions.read(store, number)
             row_groups, deleted_rows = version.group_count, version.deleted_rows
@@ -110,7 +110,7 @@ def number_at(store: Store, time: str) -> int:
     # When versions were made, also those that are gone: newer heads know.
     made: dict[int, str] = {}
     after = oldest = ""
-    for number in reversed(numbers):
+    for number in versions.each(store, reversed(numbers)):
         try:
             head = versions.load(store, number).head
         except KeyNotFound:
@@ -220,7 +220,7 @@ def _done_between(old: Version, new: Version) -> dict[str, int]:
     """
     ends = sorted((old.head.version, new.head.version))
     total = Counter[str]()
-    for number in range(ends[0] + 1, ends[1] + 1):
+    for number in versions.each(new.store, range(ends[0] + 1, ends[1] + 1)):
         try:
             total.update(versions.read(new.store, number).head.did)
         except (*DAMAGED, KeyNotFound):

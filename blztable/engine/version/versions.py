@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -448,6 +448,17 @@ def load_unless(cached: Version | None, store: Store, number: int) -> Version:
     if cached is not None and cached.head.version == number:
         return cached
     return load(store, number)
+
+
+def each(store: Store, numbers: Iterable[int]) -> Iterator[int]:
+    """Yield numbers of versions that are about to be read; a store is asked for several at once."""
+    if not store.fetches:
+        yield from numbers
+        return
+    waiting = iter(numbers)
+    while some := list(islice(waiting, tuning.current.requests)):
+        with store.fetch([(layout.manifest(number), 0, MOST_BYTES) for number in some]):
+            yield from some
 
 
 def read(store: Store, number: int, size: int | None = None) -> Version:

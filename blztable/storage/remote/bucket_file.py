@@ -47,7 +47,7 @@ class ObjectReader(Closing):
         self._bucket, self._end = bucket, memoryview(end)
         self._fetched = Fetched(self._get)
 
-    def _get(self, key: str, start: int, stop: int) -> Buffer:
+    def _get(self, key: str, start: int, stop: int | None) -> Buffer:
         try:
             return self._bucket.get(key, start, stop, self.content)
         except (Replaced, KeyNotFound):

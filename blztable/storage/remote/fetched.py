@@ -17,8 +17,8 @@ from blztable.closing import Closing
 from blztable.storage.store import Buffer, ByteRange
 from blztable.storage.threads import Future, requested
 
-# Returns bytes of a value: key, start, stop.
-Get = Callable[[str, int, int], Buffer]
+# Returns bytes of a value: key, start, stop; None for its end.
+Get = Callable[[str, int, int | None], Buffer]
 _start = attrgetter("start")
 
 
@@ -76,20 +76,19 @@ class Fetched:
         for piece in pieces:
             piece.cancel()
 
-    def read(self, key: str, offset: int, length: int) -> Iterator[memoryview]:
+    def read(self, key: str, offset: int, length: int | None) -> Iterator[memoryview]:
         """Yield the bytes of a range one after another; fewer if the value ends earlier."""
-        stop = offset + length
-        while offset < stop:
+        stop = None if length is None else offset + length
+        while stop is None or offset < stop:
             piece = self.find(key, offset)
             if piece is None:
-                some = memoryview(self._get(key, offset, stop))
-                is_last = True
-            else:
-                some = piece.bytes()[offset - piece.start : stop - piece.start]
-                is_last = offset + len(some) < min(piece.stop, stop)
+                yield memoryview(self._get(key, offset, stop))
+                return
+            end = piece.stop if stop is None else min(piece.stop, stop)
+            some = piece.bytes()[offset - piece.start : end - piece.start]
             yield some
             offset += len(some)
-            if is_last:
+            if offset < end:
                 return
 
     def read_into(self, key: str, offset: int, buffer: memoryview) -> int:
@@ -112,6 +111,15 @@ class Fetched:
                 if offset < piece.stop:
                     return piece
             return None
+
+    def size(self, key: str) -> int | None:
+        """Return the bytes of a value that was asked for beyond its end; None if none was."""
+        with self._lock:
+            last = self._pieces.get(key, [None])[-1]
+        if last is None:
+            return None
+        end = last.start + len(last.bytes())
+        return end if last.start < end < last.stop else None
 
     def _covers(self, key: str, start: int, stop: int) -> bool:
         while start < stop:

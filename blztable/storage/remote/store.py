@@ -60,14 +60,14 @@ class RemoteStore(Store):
     def open(self, key: str, size: int | None = None) -> "RemoteReader":
         """Open the value under `key`; nothing is asked for if its size is known."""
         if size is None:
+            size = self._fetched.size(key)
+        if size is None:
             self._uploads.arrived(key)
             size = self._bucket.size(key)
         return RemoteReader(self._fetched, key, size)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Read a range of the value under `key`; by default the whole value."""
-        if length is None:
-            return bytes(self._get(key, offset))
         return b"".join(self._fetched.read(key, offset, length))
 
     def _get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:

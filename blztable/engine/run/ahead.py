@@ -7,7 +7,7 @@ task is done. Only for stores that fetch: others are read by the tasks themselve
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -83,6 +83,23 @@ class Ahead(Closing, Generic[T]):
     def close(self) -> None:
         """Forget all windows."""
         for window in self._windows:
+            window.close()
+
+
+def one_by_one(
+    store: Store, items: Iterable[T], wanted: Callable[[T], tuple[Sequence[ByteRange], bool]]
+) -> Iterator[T]:
+    """Yield items whose ranges have been asked for, while those of the next ones are on their way.
+
+    `wanted` returns the ranges that an item needs, and whether they are of single rows. It is
+    called only if the store fetches.
+    """
+    if not store.fetches:
+        yield from items
+        return
+    with Ahead[T](store) as ahead:
+        for window in ahead.windows((*wanted(item), item) for item in items):
+            yield from window.waiting
             window.close()
 
 

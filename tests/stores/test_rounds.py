@@ -1,0 +1,101 @@
+"""Rounds: how many requests a verb makes of a far table, and how many follow one another.
+
+The numbers are golden: a change that needs more requests or rounds is seen here.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import blztable as blz
+from support.remote_places import options_of
+
+URL = "s3://bucket/t.blz"
+GROUPS, ROWS = 12, 2_400
+
+
+def frame(first, rows):
+    """Return rows of a number, a text and a category."""
+    numbers = np.arange(first, first + rows)
+    words = pd.Categorical(numbers % 3, categories=[0, 1, 2]).rename_categories(["a", "bb", "c"])
+    return pd.DataFrame({"n": numbers, "text": [f"text {n}" for n in numbers], "word": words})
+
+
+@pytest.fixture(params=[0, 64 << 10], ids=["files", "bundles"])
+def far(request, s3, tuned):
+    """Return the options to reach a table of many row groups and five versions, 100 ms away."""
+    tuned(bundled_bytes=request.param, keep_versions=100)
+    options = {"storage_options": options_of(s3)}
+    frame(0, ROWS).to_blz(URL, storage=blz.Storage(row_group_rows=ROWS // GROUPS), **options)
+    with blz.open(URL, "a", **options) as t:
+        for number in range(4):
+            t.attrs["number"] = number
+    s3.latency = 0.1
+    yield options
+    s3.latency = 0
+
+
+def exchanged(s3, options, call, mode="r"):
+    """Return the requests and rounds of a call that is given the open table."""
+    with blz.open(URL, mode, **options) as t:
+        with s3.recorded() as log:
+            call(t)
+        return len(log), log.rounds
+
+
+# By name: what is done, its requests besides one for each data file, and its rounds.
+READS = {
+    "verify": (lambda t: t.verify(), 1, 2),
+    "verify without the chunks": (lambda t: t.verify(full=False), 1, 2),
+    "repair": (lambda t: t.repair(), 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_check_asks_for_all_files_at_once(s3, far, name):
+    call, more, rounds = READS[name]
+    files = len([key for key in s3.keys if key.startswith("t.blz/data/")])
+    assert exchanged(s3, far, call, "a") == (files + more, rounds)
+
+
+LISTS = {
+    "versions": (lambda t: t.versions(), 6, 2),
+    "a comparison of two versions": (lambda t: t.diff(1), 5, 2),
+    "the use of the disk": (lambda t: t.disk_usage(), 9, 5),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_manifests_of_all_versions_are_asked_for_at_once(s3, far, name):
+    call, requests, rounds = LISTS[name]
+    assert exchanged(s3, far, call) == (requests, rounds)
+
+
+def test_a_copy_asks_for_files_ahead_and_writes_them_side_by_side(s3, far, tmp_path):
+    files = len([key for key in s3.keys if key.startswith("t.blz/data/")])
+    with s3.recorded() as log:
+        blz.copy(URL, tmp_path / "t.blz", **far)
+    assert (len(log), log.rounds) == (2 + files, 2)
+    with s3.recorded() as log:
+        blz.copy(tmp_path / "t.blz", "s3://bucket/copy.blz", **far)
+    assert len(log.of("PUT", "copy.blz/data/")) == files
+    assert log.of("PUT", "copy.blz/data/").rounds == 1
+    assert blz.read_blz("s3://bucket/copy.blz", **far).equals(frame(0, ROWS))
+
+
+# By name: what is done, and the rounds of the reads: to find rows, and then to read old values.
+CHANGES = {
+    "delete": (lambda t: t.delete([("n", "<", 3)]), 1),
+    "update": (lambda t: t.update({"text": "x"}, [("word", "==", "a")]), 2),
+    "upsert": (lambda t: t.upsert(frame(7, 3), on="n"), 2),
+    "compact": (lambda t: t.compact(), 2),
+    "erase": (lambda t: t.erase([("word", "==", "c")]), 14),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_asks_for_all_row_groups_at_once(s3, far, name):
+    call, rounds = CHANGES[name]
+    with blz.open(URL, "a", **far) as t, s3.recorded() as log:
+        call(t)
+    assert log.of("GET", "t.blz/data/").rounds <= rounds
