@@ -3,8 +3,8 @@
 Knows nothing of files: `convert` makes streams of columns, the engine commits them.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from blztable import table
@@ -183,8 +183,10 @@ def to_blz(
             except TableNotFoundError:
                 create("x")
                 return
+            opened = table.table.CTable(snapshot, writable=True, durability=durability)
             with (
-                table.table.CTable(snapshot, writable=True, durability=durability) as opened,
+                # The store is not closed: that would wait for `meta/latest`.
+                _released(opened),
                 reporting(progress, "appending") as callback,
                 opened.transaction(commit_id=commit_id) as tx,
             ):
@@ -214,6 +216,15 @@ def to_blz(
                 if not left:
                     raise _append_failed(store, data, retries, error) from error
                 left -= 1
+
+
+@contextmanager
+def _released(opened: "table.table.CTable") -> Iterator[None]:
+    """Release the version that a table shows at the end."""
+    try:
+        yield
+    finally:
+        opened._snapshot.release()
 
 
 def _append_failed(store: Store, data: Any, retries: int, error: Exception) -> ConflictError:

@@ -126,6 +126,11 @@ class Snapshot:
             self._unheld = error
 
     def close(self) -> None:
+        """Release the version, and close the store."""
+        self.release()
+        self.version.store.close()
+
+    def release(self) -> None:
         """Release the version."""
         self._is_closed = True
         self._parts.close()
@@ -133,7 +138,6 @@ class Snapshot:
             self._hold.close()
         if self._pinned is not None:
             self._pinned.close()
-        self.version.store.close()
 
     def check_open(self) -> None:
         """Raise ClosedError after `close`."""

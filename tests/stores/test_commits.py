@@ -78,8 +78,34 @@ def test_an_append_is_two_rounds_from_an_open_table_and_three_by_its_path(s3, pl
         frame(30).to_blz(URL, mode="a", **place)
     waited = type(log)(one for one in log if one.verb != "PUT" or "latest" not in one.key)
     assert (len(waited), waited.rounds) == (4, 3)
+    # It returned before the last one had its reply.
+    assert log.of("PUT", "latest") == []
     s3.latency = 0
     assert numbers(place) == list(range(40))
+
+
+@pytest.mark.parametrize("mode", ["w", "x"])
+def test_a_table_is_created_in_three_rounds(s3, mode):
+    s3.latency = 0.1
+    with s3.recorded() as log:
+        frame(0).to_blz(URL, mode=mode, storage_options=options_of(s3))
+    # The list of versions, that of the place, and the newest version; a try of creations beside
+    # the data; the manifest.
+    assert [len(log.of(verb)) for verb in ("LIST", "GET", "PUT")] == [2, 1, 4]
+    assert log.rounds == 3
+    s3.latency = 0
+    blz.open(URL, storage_options=options_of(s3)).close()
+    assert numbers({"storage_options": options_of(s3)}) == list(range(10))
+
+
+def test_a_change_that_fails_leaves_no_try_of_creations(s3):
+    def rows():
+        yield frame(10)
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        blz.to_blz(rows(), URL, storage_options=options_of(s3))
+    assert not list(s3.keys)
 
 
 def test_a_table_is_opened_in_one_round(s3, place):

@@ -59,9 +59,10 @@ class Stored:
     modified: float
 
 
-def error(status: int, code: str) -> Reply:
-    """Return an error as S3 words it."""
-    return _document(f"<Error><Code>{code}</Code><Message>{code}</Message></Error>", status)
+def error(status: int, code: str, more: str = "") -> Reply:
+    """Return an error as S3 words it; S3 repeats in `more` what it was sent."""
+    text = f"<Error><Code>{code}</Code><Message>{code}</Message>{more}</Error>"
+    return _document(text, status)
 
 
 class Objects:

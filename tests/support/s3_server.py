@@ -19,6 +19,7 @@ from email.utils import formatdate
 from enum import Enum
 from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 from support.s3_objects import Objects, Reply, Request, Stored, error
 
@@ -262,7 +263,8 @@ class S3Server:
             return Reply(0)
         authorization = request.headers.get("authorization", "")
         if self._access_key is not None and f"Credential={self._access_key}/" not in authorization:
-            return error(403, "InvalidAccessKeyId")
+            sent = escape(authorization) + escape(request.headers.get("x-amz-security-token", ""))
+            return error(403, "InvalidAccessKeyId", f"<AWSAccessKeyId>{sent}</AWSAccessKeyId>")
         return self.objects.answer(request)
 
     def _record(

@@ -157,7 +157,9 @@ def publish(
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(store, newest, replace_existing)
         # Tagged versions stay, also where the newest manifest is damaged.
-        known = newest or versions.latest(store)
+        known = newest
+        if newest is None and not commit.is_first:
+            known = versions.latest(store)
         head, old = staged.head, newest.head if newest else None
         rows = Changed(head.rows, rows_deleted=old.rows if old else 0)
         return staged.with_head(

@@ -37,6 +37,7 @@ from blztable.engine.run.ahead import fetched, one_by_one
 from blztable.engine.run.pool import Progress, run
 from blztable.engine.version.projection import Projection
 from blztable.engine.version.versions import Version
+from blztable.format import layout
 from blztable.format.deletions import DeletedIn
 from blztable.storage.store import ByteRange, Lock, Nothing
 
@@ -253,13 +254,19 @@ class OpenColumns(Closing):
     ) -> dict[int, pa.ChunkedArray]:
         """Return stored rows of columns, by index."""
         columns: dict[int, pa.ChunkedArray] = {}
-        if len(indices) * len(selected) >= tuning.current.matrix_columns_read:
-            columns = self._batches(indices, selected, progress, with_nans)
-        rest = dict.fromkeys(indices)
-        for index in columns:
-            del rest[index]
-        nested, reads = self._reads([*rest], selected, with_nans)
-        arrays = iter(read_flat(self.parts, reads, progress))
+        is_many = len(indices) * len(selected) >= tuning.current.matrix_columns_read
+        asked = self._fetched_whole(indices, selected) if is_many and self.fetches else None
+        try:
+            if is_many:
+                columns = self._batches(indices, selected, progress, with_nans)
+            rest = dict.fromkeys(indices)
+            for index in columns:
+                del rest[index]
+            nested, reads = self._reads([*rest], selected, with_nans)
+            arrays = iter(read_flat(self.parts, reads, progress))
+        finally:
+            if asked is not None:
+                asked.close()
         for index in rest:
             if index in nested:
                 read = nested[index]
@@ -267,6 +274,30 @@ class OpenColumns(Closing):
             else:
                 columns[index] = next(arrays)
         return columns
+
+    def _fetched_whole(self, indices: Sequence[int], selected: Sequence[RowSelection]) -> Lock:
+        """Ask for whole parts if most of their rows are read, and if they are few bytes.
+
+        Otherwise the columns that are read in batches come in one round, and the others in another.
+        """
+        sizes = tuning.current
+        groups = sorted({rows.group for rows in selected})
+        of_groups = self.version.group_records(np.array(groups, np.int64))
+        rows = sum([rows.count for rows in selected])
+        if rows * sizes.rows_per_selected < int(of_groups["stored"].sum()):
+            return Nothing()
+        lines = [*chain.from_iterable(map(self.projection.nodes, indices))]
+        parts = self.version.records(lines, groups).parts
+        if int(parts["cbytes"].sum()) > sizes.spare_bytes:
+            return Nothing()
+        bundles, paths, ranges = of_groups["file"].tolist(), self.version.paths, []
+        fields = [parts[name].tolist() for name in ("file", "offset", "cbytes")]
+        for number, (file, offset, cbytes) in enumerate(zip(*fields, strict=True)):
+            line, entry = divmod(number, len(groups))
+            if file:
+                path = layout.SHARED if file == bundles[entry] else paths[lines[line]]
+                ranges.append((layout.part(path, file), offset, offset + cbytes))
+        return fetched(self.version.store, ranges, is_single=False)
 
     def _reads(
         self,

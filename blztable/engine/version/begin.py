@@ -6,7 +6,7 @@ progress, or that failed or was killed. A file of another program is left as it 
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,6 +28,7 @@ from blztable.errors import (
 from blztable.format import layout
 from blztable.format.manifest import UNLOCKED
 from blztable.storage.store import KeyNotFound, Store
+from blztable.storage.threads import requested
 
 T = TypeVar("T")
 # Attempts to begin. A creation that fails removes directories that another one is about to use.
@@ -222,17 +223,23 @@ def _begin_unlocked(plan: CommitPlan) -> OpenCommit:
         raise ReadOnlyError(f"{store.name} is only read; choose another place to write to")
     is_first = False
     if base is None:
+        # What lies there is looked at beside the versions, in case that there are none.
+        looked = (
+            (requested(store.list_names, ""), requested(store.in_one_file))
+            if plan.may_create
+            else None
+        )
         try:
             with plan.damage_allowed():
                 base = versions.pin(store)[0]
         except TableNotFoundError as error:
-            if not plan.may_create:
+            if looked is None:
                 raise
             is_first = not isinstance(error, Dropped)
-            file = store.in_one_file() if is_first else None
+            file = looked[1].result() if is_first else None
             if file is not None:
                 raise InOneFile(file) from None
-            check_ours(store)
+            check_ours(store, looked[0].result())
             store.prepare((), ())
     if base is not None:
         plan.check_id(base)
@@ -358,14 +365,17 @@ def check_free(store: Store) -> None:
         )
 
 
-def check_ours(store: Store) -> None:
-    """Raise TableExistsError if the root holds a file that is not part of a table."""
+def check_ours(store: Store, names: Sequence[str] | None = None) -> None:
+    """Raise TableExistsError if the root holds a file that is not part of a table.
+
+    `names` are those of the root, if they were listed.
+    """
     if store.locks and not versions.can_hold_table(store):
         raise TableExistsError(
             f"{store.name} is a file, not a table; it is left as it is; choose another path"
         )
     try:
-        foreign = next(_foreign(store), None)
+        foreign = next(_foreign(store, names), None)
     except CorruptError as error:
         raise TableExistsError(
             f"{error}; this is not part of a table and is left as it is"
@@ -383,11 +393,13 @@ def _is_litter(name: str) -> bool:
     return name in _LITTER or name.startswith(_LITTER_STARTS)
 
 
-def _foreign(store: Store) -> Iterator[tuple[str, str]]:
+def _foreign(store: Store, of_root: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Yield (directory, name) of each name that no creation makes."""
 
     def names(prefix: str) -> list[str]:
-        return [name for name in store.list_names(prefix) if not _is_litter(name)]
+        known = None if prefix else of_root
+        found = store.list_names(prefix) if known is None else known
+        return [name for name in found if not _is_litter(name)]
 
     if not store.locks:
         # One request tells enough: files of a creation that failed have numbers of their own.

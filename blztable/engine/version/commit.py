@@ -59,6 +59,7 @@ from blztable.errors import (
     BlzError,
     CommitUnknownError,
     ConflictError,
+    ReadOnlyError,
     TableNotFoundError,
 )
 from blztable.format import layout
@@ -274,7 +275,8 @@ class Commit:
                     continue
             except BlzError as error:
                 # A request that failed may still arrive, unless it was refused.
-                self._is_unsure = not plan.store.locks and not isinstance(error, AccessError)
+                is_refused = isinstance(error, AccessError | ReadOnlyError)
+                self._is_unsure = not plan.store.locks and not is_refused
                 if self._is_unsure or _may_be_published(plan.store, head):
                     raise _unknown(plan.store, head.version, error) from error
                 raise

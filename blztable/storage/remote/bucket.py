@@ -33,6 +33,8 @@ _WORDS = (
     "timed out",
     "certificate",
 )
+# What libraries in Rust raise where they did not expect an error. It is no Exception.
+_PANIC = "PanicException"
 _TOLD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
 
@@ -180,6 +182,13 @@ def failures(
         if kind is AccessError or "401" in told or "403" in told:
             raise AccessError(f"{where}: {doing} was refused{told}") from None
         raise kind(f"{where}: {doing} failed: {type(error).__name__}{told}") from None
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise StorageError(
+            f"{where}: {doing} failed: the library could not make a request; check the address and "
+            "the credentials, also those of the environment"
+        ) from None
 
 
 Failures = Callable[[str, str], AbstractContextManager[None]]

@@ -16,7 +16,7 @@ from obstore.store import MemoryStore, from_url
 
 from blztable.errors import AccessError, BlzError, ReadOnlyError, StorageError
 from blztable.storage.remote.bucket import Content, Replaced, failures
-from blztable.storage.remote.options import SCHEMES, public, settings
+from blztable.storage.remote.options import ENDPOINTS, SCHEMES, public, settings
 from blztable.storage.store import Buffer, KeyTaken, ListedValue
 
 _KINDS: dict[type[BaseException], type[BlzError]] = {
@@ -260,8 +260,8 @@ def at(url: str, name: str, scheme: str, options: Mapping[str, Any]) -> ObjectBu
         given = {}
     if "request_payer" in given:
         given["request_payer"] = bool(given["request_payer"])
-    endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or url
-    plain = str(endpoint).startswith("http://")
+    of_environment = next(filter(None, map(os.environ.get, ENDPOINTS.get(scheme, ()))), url)
+    plain = str(given.get("endpoint", of_environment)).startswith("http://")
     retry: Any = {"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     with failures(name, "opening", "", _KINDS):
         open_url: Any = from_url  # Its keyword arguments depend on the scheme.

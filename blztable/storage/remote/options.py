@@ -4,6 +4,7 @@ Each name is that of one setting of obstore; an unknown one is refused. Only the
 `PUBLIC` are no secrets, and may leave the process. Knows no library.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,12 @@ SCHEMES: dict[str, dict[str, str]] = {
     "http": {"headers": "default_headers"},
     "https": {"headers": "default_headers"},
 }
+# Variables of the environment that have the address of a server, by scheme.
+ENDPOINTS = dict.fromkeys(
+    ("s3", "s3a"), ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+)
+# No user and no query, which may be secrets: another process gets it.
+_ENDPOINT = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", re.IGNORECASE)
 PUBLIC = {"anon", "endpoint_url", "region", "region_name", "requester_pays", "account_name"}
 
 
@@ -60,7 +67,20 @@ def settings(scheme: str, options: Mapping[str, Any], name: str) -> dict[str, An
             f"{name}: storage_options has no {unknown[0]!r} for {scheme}; pass some of "
             f"{', '.join(known)}"
         )
-    return {known[one]: value for one, value in {**inner, **options}.items() if value is not None}
+    given = {one: value for one, value in {**inner, **options}.items() if value is not None}
+    for one, value in given.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise ValueError(
+                f"{name}: storage_options: {one!r} has a line break or another control character; "
+                "remove it"
+            )
+    endpoint = given.get("endpoint_url")
+    if endpoint is not None and not _ENDPOINT.fullmatch(str(endpoint)):
+        raise ValueError(
+            f"{name}: storage_options: 'endpoint_url' is no address such as https://host:9000; "
+            "credentials are options of their own"
+        )
+    return {known[one]: value for one, value in given.items()}
 
 
 def public(options: Mapping[str, Any]) -> dict[str, Any]:

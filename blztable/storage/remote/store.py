@@ -16,12 +16,11 @@ from blztable.errors import ReadOnlyError, StorageError
 from blztable.storage.remote import one_file
 from blztable.storage.remote.bucket import Bucket
 from blztable.storage.remote.fetched import Asked, Fetched
-from blztable.storage.remote.uploads import Uploads, created
+from blztable.storage.remote.uploads import PROBES, Uploads, created
 from blztable.storage.store import (
     Buffer,
     ByteRange,
     KeyNotFound,
-    KeyTaken,
     ListedValue,
     Nothing,
     Store,
@@ -132,8 +131,16 @@ class RemoteStore(Store):
         self._uploads.begin(key, b"".join(buffers))
 
     def publish(self, key: str, data: Buffer, *, durable: bool) -> str:
-        """Create a value; KeyTaken if there is one, which may be ours."""
+        """Create a value; KeyTaken if there is one, which may be ours.
+
+        ReadOnlyError if `prepare` found that creations replace values.
+        """
         self._check_writable()
+        if self._uploads.probed() == PROBES:
+            raise ReadOnlyError(
+                f"{self.name}: the server creates a value where one is, so two writers could lose "
+                "rows; write to a server that keeps to If-None-Match"
+            )
         return created(self._bucket, key, data)
 
     def flush(self, keys: Sequence[str], known: Collection[str] = ()) -> None:
@@ -163,21 +170,13 @@ class RemoteStore(Store):
     def prepare(
         self, prefixes: Sequence[str], keys: Sequence[str], *, durable: bool = True
     ) -> bool:
-        """Try whether creations are; ReadOnlyError if not. Return True if nothing is there."""
+        """Begin to try whether of two creations one fails; `publish` waits for the answer.
+
+        Return True: nothing has to be made here.
+        """
         self._check_writable()
-        probe = f"meta/probe-{secrets.token_hex(16)}"
-        self._bucket.create(probe, b"")
-        try:
-            self._bucket.create(probe, b"")
-        except KeyTaken:
-            return True
-        else:
-            raise ReadOnlyError(
-                f"{self.name}: the server creates a value where one is, so two writers could lose "
-                "rows; write to a server that keeps to If-None-Match"
-            )
-        finally:
-            self._bucket.delete([probe])
+        self._uploads.probe(f"meta/probe-{secrets.token_hex(16)}")
+        return True
 
     def age(self, key: str) -> float:
         """Return the seconds since the value was stored, by the clock of the medium."""

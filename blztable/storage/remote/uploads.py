@@ -17,6 +17,8 @@ from blztable.storage.threads import Future, requested
 
 # How often a create is made again without a clear answer.
 _TRIES = 4
+# Creations of one value, side by side, of which one alone may succeed.
+PROBES = 2
 
 
 def created(bucket: Bucket, key: str, data: Buffer) -> str:
@@ -56,6 +58,8 @@ class Uploads:
         # Values that may not be ours.
         self._doubtful: set[str] = set()
         self._later: dict[str, Future[None]] = {}
+        self._probe = ""
+        self._probing: Sequence[Future[str]] = ()
 
     def begin(self, key: str, data: bytes) -> None:
         """Begin to create a value; wait first while too many bytes are on their way."""
@@ -120,8 +124,27 @@ class Uploads:
                 before.result()
         self._bucket.put(key, data)
 
+    def probe(self, key: str) -> None:
+        """Begin to create a value several times; it is removed when `probed` has the answers."""
+        self._probe = key
+        self._probing = [requested(self._bucket.create, key, b"") for _ in range(PROBES)]
+
+    def probed(self) -> int:
+        """Return how many of the creations of `probe` succeeded; 0 if none was begun."""
+        probing, self._probing = self._probing, ()
+        if not probing:
+            return 0
+        errors = [one.exception() for one in probing]
+        self._later[self._probe] = requested(self._bucket.delete, [self._probe])
+        for error in errors:
+            if error is not None and not isinstance(error, KeyTaken):
+                raise error
+        return errors.count(None)
+
     def close(self) -> None:
         """Wait for what was to be put later."""
+        with suppress(BlzError):
+            self.probed()
         waiting: Sequence[Future[None]] = list(self._later.values())
         self._later.clear()
         for one in waiting:
