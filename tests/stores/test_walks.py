@@ -14,7 +14,7 @@ import pytest
 import blztable as blz
 from blztable import tuning
 from blztable.engine.run import pool
-from blztable.engine.version import commit, leases, new_files, unlocked, unlocked_vacuum
+from blztable.engine.version import begin, commit, leases, new_files, unlocked, unlocked_vacuum
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.remote import fetched, uploads
@@ -37,7 +37,7 @@ def one_thread(monkeypatch):
             future.set_exception(error)
         return future
 
-    for module in (fetched, uploads, unlocked_vacuum):
+    for module in (fetched, uploads, begin, unlocked_vacuum):
         monkeypatch.setattr(module, "requested", requested)
     monkeypatch.setattr(pool, "_processors", lambda: 1)
 
