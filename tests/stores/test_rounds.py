@@ -23,14 +23,14 @@ def frame(first, rows):
 
 @pytest.fixture(params=[0, 64 << 10], ids=["files", "bundles"])
 def far(request, s3, tuned):
-    """Return the options to reach a table of many row groups and five versions, 100 ms away."""
+    """Return the options to reach a table of many row groups and five versions, 200 ms away."""
     tuned(bundled_bytes=request.param, keep_versions=100)
     options = {"storage_options": options_of(s3)}
     frame(0, ROWS).to_blz(URL, storage=blz.Storage(row_group_rows=ROWS // GROUPS), **options)
     with blz.open(URL, "a", **options) as t:
         for number in range(4):
             t.attrs["number"] = number
-    s3.latency = 0.1
+    s3.latency = 0.2
     yield options
     s3.latency = 0
 

@@ -14,6 +14,7 @@ class MemoryBucket:
     name = "bucket"
     lists = True
     creates = True
+    has_root = False
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         self.values = dict(values or {})
