@@ -3,6 +3,7 @@
 Each is a few lines over the other rooms. Wrong arguments raise before anything happens.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from blztable.table.datasets.several import Several
 
 T = TypeVar("T")
+Directory = str | os.PathLike[str] | None
+# Bytes of a cache whose user does not choose.
+CACHE_BYTES = 4_000_000_000
 
 
 def create(
@@ -146,6 +150,8 @@ def open(
     durability: Literal["full", "process"] = "full",
     retries: int = RETRIES,
     hold: float | None = None,
+    cache: Directory = None,
+    cache_bytes: int = CACHE_BYTES,
     storage_options: Options = None,
 ) -> CTable:
     """Open a table at one version.
@@ -175,6 +181,12 @@ def open(
         In an object store: seconds for which no `vacuum` removes the version, unless the table is
         closed before. It takes a few requests, and one more every 20 minutes. Elsewhere an open
         table holds its version as long as it is open, and this does nothing.
+    cache : path-like, optional
+        Directory on this machine that keeps the bytes that were read of a table in a remote store,
+        for all later reads of them, by any process. It is made if it is missing, and may be removed
+        at any time. A table of this machine needs none: ValueError.
+    cache_bytes : int, optional
+        Bytes that the directory may have, about; those used least lately go first.
     storage_options : mapping, optional
         Settings of the store of a URL, by the names of pandas: `key`, `secret`, `token`, `anon`,
         `endpoint_url`, `account_name` and others. What is not given comes from the environment.
@@ -211,6 +223,9 @@ def open(
     if hold is not None and not hold > 0:
         raise ValueError(f"hold must be a positive number of seconds, not {hold!r}")
     with opened_at(path, options=storage_options) as store:
+        if cache is not None:
+            cache_bytes = checked_count(cache_bytes, "cache_bytes")
+            store.use_cache(os.path.abspath(os.path.expanduser(cache)), cache_bytes)
         try:
             try:
                 snapshot = _held(store, version_number(store, version, at), hold)
@@ -426,12 +441,25 @@ def _is_unfinished(store: Store) -> bool:
 
 
 def _open_to_read(
-    path: StoreLike, version: int | str | None, at: At, on_corrupt: str, options: Options
+    path: StoreLike,
+    version: int | str | None,
+    at: At,
+    on_corrupt: str,
+    options: Options,
+    cache: Directory,
+    cache_bytes: int,
 ) -> CTable:
     """Open a table; unless damage is to raise, also one that was never finished."""
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
     try:
-        return open(path, version=version, at=at, storage_options=options)
+        return open(
+            path,
+            version=version,
+            at=at,
+            cache=cache,
+            cache_bytes=cache_bytes,
+            storage_options=options,
+        )
     except CorruptError:
         if on_corrupt == "raise":
             raise
@@ -458,6 +486,8 @@ def read_blz(
     dtype_backend: Any = no_default,
     on_corrupt: OnCorrupt = "raise",
     progress: ProgressOption = None,
+    cache: Directory = None,
+    cache_bytes: int = CACHE_BYTES,
     storage_options: Options = None,
 ) -> pd.DataFrame:
     """Read a table, or some columns of it, into a DataFrame.
@@ -500,6 +530,8 @@ def read_blz(
         names the rows. `attrs` lists them under "blz:missing_rows" and "blz:missing_values".
     progress : bool or callable, optional
         Progress of the read, as in `to_blz`.
+    cache, cache_bytes : path-like and int, optional
+        A directory that keeps bytes of a remote table, as in `open`.
     storage_options : mapping, optional
         Settings of the store of a URL, as in `open`.
 
@@ -539,7 +571,7 @@ def read_blz(
     1  2  y
     2  3  z
     """
-    with _open_to_read(path, version, at, on_corrupt, storage_options) as table:
+    with _open_to_read(path, version, at, on_corrupt, storage_options, cache, cache_bytes) as table:
         return table.to_pandas(
             columns,
             filters=filters,
@@ -561,6 +593,8 @@ def read_table(
     version: int | str | None = None,
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
+    cache: Directory = None,
+    cache_bytes: int = CACHE_BYTES,
     storage_options: Options = None,
 ) -> pa.Table:
     """Read a table, or some columns of it, into an Arrow table.
@@ -589,6 +623,8 @@ def read_table(
         With "null", all rows are kept, and a column is null where its pages are damaged; rows for
         which the filter needs damaged pages are left out. A warning names the rows. The schema's
         metadata list them under "blz:missing_rows" and "blz:missing_values".
+    cache, cache_bytes : path-like and int, optional
+        A directory that keeps bytes of a remote table, as in `open`.
     storage_options : mapping, optional
         Settings of the store of a URL, as in `open`.
 
@@ -611,7 +647,7 @@ def read_table(
     {'a': [1, 2, 3]}
     """
     check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-    with _open_to_read(path, version, at, on_corrupt, storage_options) as table:
+    with _open_to_read(path, version, at, on_corrupt, storage_options, cache, cache_bytes) as table:
         return table.to_arrow(
             columns, filters=filters, rows=rows, dictionaries=dictionaries, on_corrupt=on_corrupt
         )
@@ -691,6 +727,8 @@ def dataset(
     at: At = None,
     on_corrupt: OnCorrupt = "raise",
     partitioning: pa.Schema | None = None,
+    cache: Directory = None,
+    cache_bytes: int = CACHE_BYTES,
     storage_options: Options = None,
 ) -> "BlzDataset":
     """Open a table, or several as one, as a pyarrow Dataset for query engines.
@@ -724,6 +762,8 @@ def dataset(
     partitioning : pyarrow.Schema, optional
         Types of columns that directories name. By default a column has int64, date32 or text, the
         first of these that takes all its values.
+    cache, cache_bytes : path-like and int, optional
+        A directory that keeps bytes of a remote table, as in `open`.
     storage_options : mapping, optional
         Settings of the store of a URL, as in `open`; of a list, of all its URLs.
 
@@ -761,13 +801,15 @@ def dataset(
     """
     entries = None if is_remote(path) else datasets.finding.find(path, exists)
     if entries is None:
-        table = _open_to_read(path, version, at, on_corrupt, storage_options)
+        table = _open_to_read(path, version, at, on_corrupt, storage_options, cache, cache_bytes)
         return table.dataset(dictionaries=dictionaries, views=views, on_corrupt=on_corrupt)
     if version is not None:
         raise ValueError("version= names a version of one table, not of several")
     tables, coded = [], []
     for entry in entries:
-        table = _open_to_read(entry.place, None, at, on_corrupt, storage_options)
+        table = _open_to_read(
+            entry.place, None, at, on_corrupt, storage_options, cache, cache_bytes
+        )
         tables.append(table)
         coded.append(
             datasets.text.coded_types(*table._reading()) if views or dictionaries == "auto" else {}

@@ -91,6 +91,8 @@ class Tuning:
     # Bytes that are asked for although few of them may be needed, because that saves a round.
     spare_bytes: int = 32 << 20
     spare_text_bytes: int = 1 << 20
+    # Bytes of a block that a cache on a disk keeps: of single rows, a block is all that is needed.
+    cached_block_bytes: int = 64 << 10
 
     # Without locks: a file that no version names is removed when it is so many seconds old. No
     # commit names a new file of that age less the second number, and after the third the age is

@@ -271,6 +271,20 @@ class Store(Protocol):
         """Return True if what is there is too short to tell whose it is."""
         return False
 
+    def use_cache(self, path: str, nbytes: int) -> None:
+        """Keep bytes that never change in a directory; ValueError where that saves nothing."""
+        raise ValueError(
+            f"{self.name}: cache is of remote stores, such as s3://bucket/t.blz; leave it out"
+        )
+
+    def belongs_to(self, uuid: str) -> None:
+        """Learn which table is there: only its own files have their numbers."""
+        del uuid
+
+    def forget_cache(self) -> bool:
+        """Remove what was read from the cache, and may be of others; False if nothing was."""
+        return False
+
     def in_one_file(self) -> "Store | None":
         """Return the store of the table in one file at this address; None if no file is there."""
         return None

@@ -6,7 +6,7 @@ how users open or change a table.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,12 +32,14 @@ from blztable.engine.version.leases import Hold
 from blztable.engine.version.projection import NestedField, Projection
 from blztable.engine.version.staged import PANDAS_KEY, StagedVersion
 from blztable.engine.version.versions import Version, pin
-from blztable.errors import BlzError, ClosedError, ConflictError
+from blztable.errors import BlzError, ClosedError, ConflictError, CorruptError
 from blztable.report import Explanation, Report, StreamStorage
 from blztable.storage.store import Lock, Store
 from blztable.table import display
 from blztable.table.display import ReadOptions
 from blztable.table.names import named, named_with_fields
+
+T = TypeVar("T")
 
 
 class Scope:
@@ -316,7 +318,7 @@ class Snapshot:
         schema: pa.Schema,
     ) -> display.ReadTable:
         """Read one window; the reader keeps open the files that the next windows need."""
-        read = partial(select.select, reader, positions, window, scan)
+        read = self._twice(partial(select.select, reader, positions, window, scan))
         with self._guarded():
             rows, lost = query.salvage.salvaged(
                 read,
@@ -335,7 +337,7 @@ class Snapshot:
     def take(self, positions: Sequence[int], rows: np.ndarray) -> pa.Table:
         """Read rows by number, in any order and with repetitions."""
         with self._guarded(), self.reader() as reader:
-            arrays = select.take(reader, positions, rows)
+            arrays = self._twice(partial(select.take, reader, positions, rows))()
         return display.table_of(self._show(positions, arrays), self.schema(positions), len(rows))
 
     def explain(self, positions: Sequence[int], filters: object) -> Explanation:
@@ -420,6 +422,19 @@ class Snapshot:
             return array
         return pa.chunked_array([self.array(position, range(1)).slice(0, 0)])
 
+    def _twice(self, read: Callable[[], T]) -> Callable[[], T]:
+        """Return a read that is made again, without a cache, if bytes from there are damaged."""
+
+        def made() -> T:
+            try:
+                return read()
+            except CorruptError:
+                if not self.version.store.forget_cache():
+                    raise
+            return read()
+
+        return made
+
     def _read(
         self,
         positions: Sequence[int],
@@ -438,7 +453,7 @@ class Snapshot:
             reader = self.opened(projection)
             read = partial(select.read_selected, reader, positions, scan, rows, progress, with_nans)
             selected, lost = query.salvage.salvaged(
-                read,
+                self._twice(read),
                 projection,
                 self.opened,
                 positions,

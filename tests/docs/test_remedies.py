@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
+from obstore.store import MemoryStore
 
 import blztable as blz
 from blztable import tuning
@@ -1136,6 +1137,37 @@ def copy_where_a_table_was_dropped(tmp_path):
     refusal(lambda: blz.copy(source, target), 'copy the rows with mode="w"')
     assert blz.copy(source, target, mode="w").rows == 1
     assert blz.read_table(target)["n"].to_pylist() == [1]
+
+
+@remedy(
+    "{} is one file in a bucket, which each change writes anew, so it takes no appends; append to "
+    'a directory, blztable.copy(source, target, layout="directory"), or write all rows with '
+    'mode="w"'
+)
+def append_to_a_directory_instead_of_a_file(tmp_path):
+    source = MemoryStore()
+    blz.to_blz({"n": [1]}, source, storage=blz.Storage(layout="file"))
+    refusal(lambda: blz.to_blz({"n": [2]}, source, mode="a"), "append to a directory")
+    blz.copy(source, tmp_path / "t.blz", layout="directory")
+    blz.to_blz({"n": [2]}, tmp_path / "t.blz", mode="a")
+    assert blz.read_table(tmp_path / "t.blz")["n"].to_pylist() == [1, 2]
+    blz.to_blz({"n": [1, 2]}, source, mode="w")
+    assert blz.read_table(source)["n"].to_pylist() == [1, 2]
+
+
+@remedy(
+    "{}: a table in memory is no file; leave layout out, and copy() the table to a file object or "
+    "a path"
+)
+def copy_a_table_in_memory_to_a_file(tmp_path):
+    store = blz.MemoryStore()
+    storage = blz.Storage(layout="file")
+    refusal(lambda: blz.to_blz({"n": [1]}, store, storage=storage), "is no file")
+    blz.to_blz({"n": [1]}, store)
+    blz.copy(store, tmp_path / "t.blz", layout="file")
+    assert (tmp_path / "t.blz").is_file()
+    blz.copy(store, file := io.BytesIO())
+    assert blz.read_table(file.getvalue())["n"].to_pylist() == [1]
 
 
 # Texts that name a call, but are no advice: help, and parts of other messages.

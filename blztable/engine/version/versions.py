@@ -524,6 +524,7 @@ def _kept(store: Store, number: int, manifest: bytes | None) -> Version:
         known = _KeptManifest(data, _decoded(nowhere, key, data, number))
     _kept_versions.keep(place, known, len(data) * KEPT_FACTOR)
     trim()
+    store.belongs_to(known.version.head.uuid)
     return known.opened(store)
 
 

@@ -93,7 +93,7 @@ class OneFileStore(Store):
         """Path of the file, if it has one."""
         return self._file.name if self._file.has_path else None
 
-    def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object]]:
+    def __reduce__(self) -> tuple[Callable[..., "OneFileStore"], tuple[object, ...]]:
         return (at, (self.name,)) if self._file.has_path else (OneFileStore, (self._file,))
 
     # Values

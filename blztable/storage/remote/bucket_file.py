@@ -9,6 +9,7 @@ are never mixed. What a writer appends is in memory, behind the bytes of the obj
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from blztable import tuning
 from blztable.closing import Closing
@@ -22,6 +23,7 @@ from blztable.errors import (
     StorageError,
 )
 from blztable.storage.files import File
+from blztable.storage.remote.blocks import BlockCache
 from blztable.storage.remote.bucket import Bucket, Content, Replaced
 from blztable.storage.remote.fetched import Asked, Fetched
 from blztable.storage.remote.uploads import created
@@ -41,15 +43,24 @@ _MOST_BYTES = 5 << 30
 class ObjectReader(Closing):
     """An object as it was when it was looked at."""
 
-    def __init__(self, bucket: Bucket, content: Content, end: Buffer) -> None:
+    def __init__(
+        self, bucket: Bucket, content: Content, end: Buffer, blocks: BlockCache | None = None
+    ) -> None:
         """Keep the last bytes, which have been read."""
+        # Only an ETag names bytes for ever, and only a URL names a server.
+        is_named = bool(content.etag) and "://" in bucket.name
+        self._blocks = blocks if is_named else None
         self.size, self.content = content.size, content
         self._bucket, self._end = bucket, memoryview(end)
         self._fetched = Fetched(self._get)
 
     def _get(self, key: str, start: int, stop: int | None) -> Buffer:
         try:
-            return self._bucket.get(key, start, stop, self.content)
+            get = partial(self._bucket.get, key, content=self.content)
+            if self._blocks is None:
+                return get(start, stop)
+            value = f"{self._bucket.name}\n{self.content.etag}\n{self.size}"
+            return self._blocks.read(value, start, stop, get)
         except (Replaced, KeyNotFound):
             raise ConflictError(
                 f"{self._bucket.name}: the file was replaced or removed by another writer since it "
@@ -131,9 +142,9 @@ class Draft(Closing):
 class BucketFile(File):
     """The object at the address of a bucket."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        """Ask for nothing yet."""
-        self.bucket, self.name = bucket, bucket.name
+    def __init__(self, bucket: Bucket, blocks: BlockCache | None = None) -> None:
+        """Ask for nothing yet; keep bytes of objects in blocks."""
+        self.bucket, self.name, self.blocks = bucket, bucket.name, blocks
         # The object as it was looked at last; False before the first look.
         self._reader: ObjectReader | bool | None = False
         self._draft: Draft | None = None
@@ -170,7 +181,7 @@ class BucketFile(File):
             found = self.bucket.end(_ROOT, tuning.current.tail_bytes + SPARE_BYTES, content)
         except KeyNotFound:
             return None
-        return known if found is None else ObjectReader(self.bucket, *found)
+        return known if found is None else ObjectReader(self.bucket, *found, self.blocks)
 
     def take(self, reader: ObjectReader | None) -> None:
         """Read this object from now on."""
@@ -224,7 +235,8 @@ class BucketFile(File):
         self._probed.result()
         base = self.drafted.base
         content = replaced(self.bucket, data, None if base is None else base.content)
-        reader = ObjectReader(self.bucket, content, bytes(data[len(data) - kept :]))
+        end = bytes(data[len(data) - kept :])
+        reader = ObjectReader(self.bucket, content, end, self.blocks)
         self._reader, self._draft = reader, Draft(reader)
 
 

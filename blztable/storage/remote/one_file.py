@@ -43,6 +43,7 @@ from blztable.storage.one_file.records import (
 )
 from blztable.storage.one_file.store import OneFileStore
 from blztable.storage.one_file.writing import Writing, new_id, replaced
+from blztable.storage.remote.blocks import BlockCache
 from blztable.storage.remote.bucket import Bucket
 from blztable.storage.remote.bucket_file import SPARE_BYTES, BucketFile, Draft, ObjectReader
 from blztable.storage.store import Buffer, ByteRange, KeyNotFound, Lock, Nothing
@@ -233,8 +234,16 @@ class BucketFileStore(OneFileStore):
         """The URL; None for an object that the user made."""
         return self.name if "://" in self.name else None
 
-    def __reduce__(self) -> tuple[Callable[..., OneFileStore], tuple[object]]:
-        return at, (self._file.bucket,)
+    def __reduce__(self) -> tuple[Callable[..., OneFileStore], tuple[object, ...]]:
+        return at, (self._file.bucket, self._file.blocks)
+
+    def use_cache(self, path: str, nbytes: int) -> None:
+        """Keep bytes of objects in a directory."""
+        self._file.blocks = BlockCache(path, nbytes)
+
+    def forget_cache(self) -> bool:
+        """Remove what was read from the cache; False if nothing was."""
+        return self._file.blocks is not None and self._file.blocks.forget()
 
     def _forget_locks(self) -> None:
         super()._forget_locks()
@@ -374,15 +383,15 @@ def _asked(source: ObjectReader | Draft, ranges: Iterable[tuple[int, int]], gap:
     return source.fetch(ranges, gap) or Nothing()
 
 
-def at(bucket: Bucket) -> BucketFileStore:
+def at(bucket: Bucket, blocks: BlockCache | None = None) -> BucketFileStore:
     """Return the store of the object at the address of a bucket."""
-    return BucketFileStore(BucketFile(bucket))
+    return BucketFileStore(BucketFile(bucket, blocks))
 
 
-def found(bucket: Bucket) -> BucketFileStore | None:
+def found(bucket: Bucket, blocks: BlockCache | None = None) -> BucketFileStore | None:
     """Return the store of the object at the address of a bucket; None if none is there."""
     if not bucket.has_root:
         return None
-    store = at(bucket)
+    store = at(bucket, blocks)
     source = store._file.seen()
     return store if source is not None and source.size else None

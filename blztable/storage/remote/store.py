@@ -10,10 +10,12 @@ by threads (`uploads.py`), so `put_new` returns before they are stored, and `flu
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 from blztable.closing import Closing
 from blztable.errors import ReadOnlyError, StorageError
 from blztable.storage.remote import one_file
+from blztable.storage.remote.blocks import BlockCache
 from blztable.storage.remote.bucket import Bucket
 from blztable.storage.remote.fetched import Asked, Fetched
 from blztable.storage.remote.uploads import PROBES, Uploads, created
@@ -26,6 +28,8 @@ from blztable.storage.store import (
     Store,
 )
 
+# Values below these prefixes never change, and their keys have a number of their own.
+_LASTING = ("data/", "meta/leaf/")
 # Keys of one request that removes.
 _KEYS_AT_ONCE = 1000
 
@@ -36,15 +40,17 @@ class RemoteStore(Store):
     locks = False
     fetches = True
 
-    def __init__(self, bucket: Bucket) -> None:
-        """Ask for nothing yet."""
-        self._bucket = bucket
+    def __init__(self, bucket: Bucket, blocks: BlockCache | None = None) -> None:
+        """Ask for nothing yet; keep bytes of values that never change in blocks."""
+        self._bucket, self._blocks = bucket, blocks
+        # The table whose values these are.
+        self._uuid = ""
         self.lists, self.creates = bucket.lists, bucket.creates
         self._uploads = Uploads(bucket)
         self._fetched = Fetched(self._get)
 
-    def __reduce__(self) -> tuple[type["RemoteStore"], tuple[Bucket]]:
-        return RemoteStore, (self._bucket,)
+    def __reduce__(self) -> tuple[type["RemoteStore"], tuple[Bucket, BlockCache | None]]:
+        return RemoteStore, (self._bucket, self._blocks)
 
     @property
     def name(self) -> str:
@@ -71,7 +77,11 @@ class RemoteStore(Store):
 
     def _get(self, key: str, start: int = 0, stop: int | None = None) -> Buffer:
         self._uploads.arrived(key)
-        return self._bucket.get(key, start, stop)
+        if self._blocks is None or stop is None or not self._uuid or not key.startswith(_LASTING):
+            return self._bucket.get(key, start, stop)
+        # Two tables at one address may have used one number.
+        value = f"{self._bucket.name}\n{self._uuid}\n{key}"
+        return self._blocks.read(value, start, stop, partial(self._bucket.get, key))
 
     def fetch(self, ranges: Sequence[ByteRange], gap: int = 0) -> Asked:
         """Ask for ranges of values side by side."""
@@ -105,7 +115,19 @@ class RemoteStore(Store):
 
     def in_one_file(self) -> Store | None:
         """Return the store of the object at the address of the bucket, if one is there."""
-        return one_file.found(self._bucket)
+        return one_file.found(self._bucket, self._blocks)
+
+    def use_cache(self, path: str, nbytes: int) -> None:
+        """Keep bytes of data files and leaves in a directory."""
+        self._blocks = BlockCache(path, nbytes)
+
+    def belongs_to(self, uuid: str) -> None:
+        """Keep bytes under the name of this table from now on."""
+        self._uuid = uuid
+
+    def forget_cache(self) -> bool:
+        """Remove what was read from the cache; False if nothing was."""
+        return self._blocks is not None and self._blocks.forget()
 
     def withdraw(self) -> None:
         """Do nothing: there is no root."""
