@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         plan,
         read_blz,
         read_table,
+        sql,
         vacuum,
     )
     from blztable.arrays.superchunk import SuperChunk
@@ -133,6 +134,7 @@ __all__ = [
     "read_table",
     "set_cache",
     "set_threads",
+    "sql",
     "to_blz",
     "vacuum",
     "write_fragment",
@@ -149,6 +151,7 @@ _HOMES = {
         "plan",
         "read_blz",
         "read_table",
+        "sql",
         "vacuum",
     ),
     "arrays.superchunk": ("SuperChunk",),

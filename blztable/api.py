@@ -840,6 +840,51 @@ def dataset(
     return datasets.dataset.BlzDataset(made, schema=with_views(whole.schema, made.schema))
 
 
+def sql(query: str, /, **tables: StoreLike | CTable) -> Any:
+    """Query tables by SQL; needs DuckDB.
+
+    Text that is stored as dictionaries is grouped and compared by its codes.
+
+    Parameters
+    ----------
+    query : str
+        A query in the dialect of DuckDB.
+    **tables : path-like or CTable
+        The tables by their names in the query: an open table, or what `dataset` takes. The newest
+        version of a path is kept until the result is gone.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        The result, which is computed when it is read: with ``fetchall()``, ``df()`` or ``arrow()``.
+
+    Raises
+    ------
+    TableNotFoundError, CorruptError, FormatError
+        As in `open`.
+    ImportError
+        DuckDB is not installed.
+    SchemaError
+        DuckDB lacks a type of a table: pass the other columns, ``s=t[["a", "b"]]``.
+
+    Examples
+    --------
+    >>> import blztable as blz
+    >>> blz.to_blz({"shop": [1, 1, 2], "sold": [7, 9, 4]}, "sales.blz")
+    >>> blz.to_blz({"shop": [1, 2], "city": ["Rome", "Oslo"]}, "shops.blz")
+    >>> query = "select city, sum(sold) from s join c using (shop) group by city order by city"
+    >>> blz.sql(query, s="sales.blz", c="shops.blz").fetchall()
+    [('Oslo', 4), ('Rome', 16)]
+    """
+    registered = {}
+    for name, one in tables.items():
+        if isinstance(one, CTable):
+            registered[name] = one.path, one.dataset(dictionaries="auto")
+        else:
+            registered[name] = str(one), dataset(one, dictionaries="auto")
+    return datasets.sql.query(query, registered)
+
+
 def _coded(tables: Sequence[CTable], coded: Sequence[Mapping[str, pa.DataType]]) -> list[str]:
     """Return the columns that are stored as dictionaries of one type in all tables with them."""
     names = dict.fromkeys(name for table in tables for name in table)

@@ -304,29 +304,22 @@ def sql(options: Namespace) -> None:
         duckdb = importlib.import_module("duckdb")
     except ImportError:
         raise ImportError("sql needs DuckDB: pip install 'blztable[sql]'") from None
-    with ExitStack() as stack:
-        connection = stack.enter_context(duckdb.connect())
-        for each in options.tables:
-            name, path = _named(each)
-            table = stack.enter_context(blz.open(path))
-            try:
-                connection.register(name, table.dataset())
-            except duckdb.Error as error:
-                raise ValueError(
-                    f"{path}: DuckDB lacks a type of this table ({error}); write the other columns "
-                    "to Parquet with blz export --columns, and query that file"
-                ) from None
-        try:
-            relation = connection.sql(options.query)
-            if relation is None:
-                raise ValueError("the query returns no rows; begin it with select")
-            reader = pa.RecordBatchReader.from_stream(relation)
-            if options.format is None and options.output is None:
-                show_rows(options, reader.read_all())
-            else:
-                _write(options, reader, reader.schema, None)
-        except duckdb.Error as error:
-            raise ValueError(str(error)) from None
+    try:
+        relation = blz.sql(options.query, **dict(map(_named, options.tables)))
+        if relation is None:
+            raise ValueError("the query returns no rows; begin it with select")
+        reader = pa.RecordBatchReader.from_stream(relation)
+        if options.format is None and options.output is None:
+            show_rows(options, reader.read_all())
+        else:
+            _write(options, reader, reader.schema, None)
+    except blz.SchemaError as error:
+        raise ValueError(
+            f"{error}; or write the other columns to Parquet with blz export --columns, and query "
+            "that file"
+        ) from None
+    except duckdb.Error as error:
+        raise ValueError(str(error)) from None
 
 
 def _named(table: str) -> tuple[str, str]:

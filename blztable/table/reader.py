@@ -712,6 +712,41 @@ class TableReader:
             TableReader, self._reading(), dictionaries, views, on_corrupt
         )
 
+    def sql(self, query: str) -> Any:
+        """Query the table by SQL, as the table `self`; needs DuckDB.
+
+        Text that is stored as dictionaries is grouped and compared by its codes. The query sees the
+        version shown, as long as the table is open.
+
+        Parameters
+        ----------
+        query : str
+            A query in the dialect of DuckDB. A column whose name is a word of SQL, or has capital
+            letters that matter, stands in double quotes.
+
+        Returns
+        -------
+        duckdb.DuckDBPyRelation
+            The result, which is computed when it is read: with ``fetchall()``, ``df()`` or
+            ``arrow()``.
+
+        Raises
+        ------
+        ImportError
+            DuckDB is not installed.
+        SchemaError
+            DuckDB lacks a type of the table: pass the other columns, ``t[["a", "b"]].sql(...)``.
+
+        Examples
+        --------
+        >>> import blztable as blz
+        >>> blz.to_blz({"city": ["Rome", "Oslo", "Rome"], "sold": [1, 2, 3]}, "sales.blz")
+        >>> with blz.open("sales.blz") as t:
+        ...     t.sql("select city, sum(sold) from self group by city order by city").fetchall()
+        [('Oslo', 2), ('Rome', 4)]
+        """
+        return datasets.sql.query(query, {"self": (self.path, self.dataset(dictionaries="auto"))})
+
     def verify(self, *, full: bool = True) -> Report:
         """Check the version for damage.
 
