@@ -260,8 +260,8 @@ class CTable(Verbs, Closing):
 
         A part says which rows it has, and `TablePart.to_arrow` or `TablePart.to_pandas` reads them
         in any process that reaches the table. Only the manifest and the leaves are read. The parts
-        keep nothing: on a disk, the version stays as long as the table is open. In a store, open the
-        table with `hold`.
+        keep nothing: on a disk, the version stays as long as the table is open. In a store, open
+        the table with `hold`.
 
         Parameters
         ----------
