@@ -257,9 +257,7 @@ def open(
                 raise
             return old
     is_writable = mode == "a"
-    table = CTable(
-        snapshot, writable=is_writable, durability=durability, retries=retries, hold=hold
-    )
+    table = CTable(snapshot, writable=is_writable, durability=durability, retries=retries)
     with ExitStack() as failed:
         # A filter may raise the warning.
         failed.callback(table.close)

@@ -7,7 +7,7 @@ nodes become paths with the help of their depths. Knows nothing of types, leaves
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -27,6 +27,9 @@ DELETIONS = "deletions"
 TAGS = "tags"
 # Locks exclude nobody where the table lies, so a writer must not rely on them.
 UNLOCKED = "unlocked"
+# The property of a table that requires it, and its value.
+LOCKS = "locks"
+NO_LOCKS: Final = "none"
 ENCODINGS = {
     NUMBERS: "numbers",
     DICTIONARY: "dictionary",
@@ -175,6 +178,7 @@ class Head:
             NESTED: max(map(len, self.paths), default=1) > 1,
             TAGS: bool(self.tags),
             DELETIONS: has_deleted,
+            UNLOCKED: self.properties.get(LOCKS) == NO_LOCKS,
         }
         return frozenset(name for name, is_used in has.items() if is_used)
 

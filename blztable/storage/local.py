@@ -9,7 +9,8 @@ descriptor. All changes and flushes go through `disk.Disk`. `put_new` creates a 
 name. `publish` and `put` write a temporary file first; `publish` links it to the name, `put`
 renames it. A value is durable only after its file and each directory in its path are flushed. Calls
 run in the caller's thread; `flush` uses a few threads for many keys. Several threads may share one
-store.
+store. On a shared file system whose locks do not hold (`rely_on_no_lock`), a lock is granted and
+excludes nobody, and the times of files are those that the file system gave them.
 
 The directories of a local store, opened level by level. The table may come from an untrusted
 source: the user's path is resolved once, and each level below it is opened separately, so no
@@ -22,15 +23,16 @@ gets owner and permissions of the root.
 import errno
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import groupby
 
-from blztable.errors import BlzError, StorageError
+from blztable.errors import BlzError, ReadOnlyError, StorageError
 from blztable.ownership import shared_by
 from blztable.storage.disk import REAL_DISK, TEMPORARY, Disk
-from blztable.storage.locks import LocalLock, holders_of, lock_at
+from blztable.storage.locks import holders_of, lock_at
 from blztable.storage.opening import (
     DIRECTORY,
     Descriptor,
@@ -43,7 +45,15 @@ from blztable.storage.opening import (
     unreadable,
     unwritable,
 )
-from blztable.storage.store import Buffer, KeyNotFound, KeyTaken, Store
+from blztable.storage.store import (
+    Buffer,
+    KeyNotFound,
+    KeyTaken,
+    ListedValue,
+    Lock,
+    Nothing,
+    Store,
+)
 from blztable.storage.threads import parallel
 
 
@@ -140,6 +150,11 @@ def parts_of(key: str) -> list[str]:
     return parts
 
 
+def _listed_order(found: tuple[str, os.stat_result]) -> str:
+    key, status = found
+    return f"{key}/" if stat.S_ISDIR(status.st_mode) else key
+
+
 # For more keys, one flush of the whole file system is faster than a flush of each file (measured).
 SYNC_ALL_ABOVE = 64
 
@@ -186,13 +201,47 @@ class LocalStore(Store):
         with self.open(key) as reader:
             return reader.read(offset, reader.size if length is None else length)
 
+    def rely_on_no_lock(self) -> None:
+        """Set `locks` to False from here on."""
+        self.locks = False
+
+    def entries(self, prefix: str, after: str = "") -> Iterator[ListedValue]:
+        """Yield the values under `prefix` at any depth whose keys are above `after`, ascending."""
+        yield from (entry for entry in self._entries(prefix) if entry.key > after)
+
+    def _entries(self, prefix: str) -> Iterator[ListedValue]:
+        found: list[tuple[str, os.stat_result]] = []
+        with suppress(KeyNotFound), self._directories.open(parts_of(prefix)) as directory:
+            for name in self._all_names(prefix):
+                key = f"{prefix}/{name}" if prefix else name
+                with suppress(KeyNotFound), self._failures("looking", key):
+                    status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+                    found.append((key, status))
+        # In the order of keys, "a.b" comes before "a/b".
+        for key, status in sorted(found, key=_listed_order):
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._entries(key)
+            elif stat.S_ISREG(status.st_mode) and not key.rpartition("/")[2].startswith(TEMPORARY):
+                yield ListedValue(key, status.st_size, "", status.st_mtime)
+
+    def age(self, key: str) -> float:
+        """Return the seconds since the file under `key` was written, by the file system's clock."""
+        if self.locks:
+            return 0.0
+        *prefix, name = parts_of(key)
+        with self._directories.open(prefix) as directory, self._failures("looking", key):
+            then = os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_mtime
+            with self._temporary(b"", directory.fd, durable=False) as temporary:
+                return os.stat(temporary, dir_fd=directory.fd).st_mtime - then
+
     def put(self, key: str, data: Buffer) -> None:
         """Set the value under `key`; replace an old one atomically."""
         *prefix, name = parts_of(key)
         with (
             self._directories.open(prefix, make=True) as directory,
             self._failures("writing", key),
-            self._temporary(data, directory.fd, durable=False) as temporary,
+            # Without locks, tombstones take the place of manifests, which must not be damaged.
+            self._temporary(data, directory.fd, durable=not self.locks) as temporary,
         ):
             self._disk.rename(temporary, name, directory.fd)
 
@@ -221,6 +270,11 @@ class LocalStore(Store):
             except OSError as error:
                 if error.errno not in _LINK_REFUSED:
                     raise
+                if not self.locks:
+                    raise ReadOnlyError(
+                        f"{self._where(key)}: the file system makes no links, without which two "
+                        "writers could publish one version; use one that does, or locks that hold"
+                    ) from error
                 self._disk.rename_new(temporary, name, directory.fd)
         return ""
 
@@ -300,8 +354,10 @@ class LocalStore(Store):
         with self._directories.open(prefix) as directory:
             return holders_of(name, directory.fd)
 
-    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> LocalLock:
+    def lock(self, key: str, *, shared: bool, timeout: float, inherited: bool = True) -> Lock:
         """Lock the file or directory under `key`; BusyError after `timeout` seconds."""
+        if not self.locks:
+            return Nothing()
         parts = parts_of(key)
         name = parts[-1] if parts else "."
         with self._directories.open(parts[:-1]) as directory:

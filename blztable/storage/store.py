@@ -314,6 +314,10 @@ class Store(Protocol):
         """
         return iter(())
 
+    def rely_on_no_lock(self) -> None:
+        """Set `locks` to False from here on, if the medium can do without; else do nothing."""
+        return
+
     def reclaim(self) -> None:
         """Give back the room of removed values; the caller makes sure that nobody writes.
 

@@ -918,6 +918,7 @@ class TableReader:
         """Read a newer version from here on."""
         # The old snapshot is released, not closed: columns and threads may still read from it.
         before, self._snapshot = self._snapshot, Snapshot(version, pinned)
+        self._snapshot.keep(before.hold_seconds, is_needed=False)
         if before.is_closed:
             # The user closed the table while a transaction was open.
             self._snapshot.close()

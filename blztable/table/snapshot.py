@@ -67,6 +67,8 @@ class Snapshot:
         self.version = version
         self._hold = hold
         self._unheld: BlzError | None = None
+        # For how long each version that the table shows is held.
+        self.hold_seconds: float | None = None
         # The parts of all reads: files stay open with the table, and are described once.
         self._parts = OpenParts(version) if parts is None else parts
         self.projection = projection or Projection.of(version)
@@ -87,7 +89,7 @@ class Snapshot:
         head, columns = self.version.head, self.projection
         which = (head.version, head.commit)
         how = (columns.schema, columns.fields, columns.dictionaries)
-        return _reopened, (self.version.store, which, *how)
+        return _reopened, (self.version.store, which, *how, self.hold_seconds)
 
     @property
     def name(self) -> str:
@@ -117,7 +119,7 @@ class Snapshot:
         TableNotFoundError if it was removed meanwhile. If not `is_needed`, the next read tells what
         has failed: a commit was made before.
         """
-        store = self.version.store
+        self.hold_seconds, store = seconds, self.version.store
         if seconds is None or store.locks or self._is_closed:
             return
         try:
@@ -478,6 +480,7 @@ def _reopened(
     schema: pa.Schema,
     fields: tuple[Sequence[int], ...],
     dictionaries: frozenset[int],
+    hold_seconds: float | None = None,
 ) -> Snapshot:
     version, pinned = pin(store, which[0])
     if version.head.commit != which[1]:
@@ -485,4 +488,6 @@ def _reopened(
         pinned.close()
         raise ConflictError(f"{store.name}: the table was removed or replaced; open it again")
     projection = Projection(version, schema, fields, dictionaries)
-    return Snapshot(version, pinned, projection=projection)
+    snapshot = Snapshot(version, pinned, projection=projection)
+    snapshot.keep(hold_seconds)
+    return snapshot

@@ -37,7 +37,7 @@ from blztable.report import (
     VersionInfo,
     VersionLeft,
 )
-from blztable.storage.store import KeyNotFound, Lock, Store
+from blztable.storage.store import KeyNotFound, Store
 from blztable.table import changing
 from blztable.table.column import Column
 from blztable.table.names import checked_count, checked_integer
@@ -115,11 +115,9 @@ class CTable(Verbs, Closing):
         columns: Sequence[int] | None = None,
         durability: str = "full",
         retries: int = RETRIES,
-        hold: float | None = None,
     ) -> None:
         super().__init__(snapshot, columns)
         self._writable = writable
-        self._hold = hold
         self._pid = os.getpid()
         self._durability = durability
         self._retries = retries
@@ -131,8 +129,6 @@ class CTable(Verbs, Closing):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _transactions=WeakSet())
-        if self._columns is None:
-            self._snapshot.keep(self._hold)
 
     def close(self) -> None:
         """Release the version; reading afterwards raises ClosedError.
@@ -690,11 +686,6 @@ class CTable(Verbs, Closing):
                 # An exception that is kept keeps this frame, which must not pin a version.
                 del before, snapshot
         return tx.changed
-
-    def _show_version(self, version: Version, pinned: Lock) -> None:
-        """Read a newer version from here on, and hold it as the one before."""
-        super()._show_version(version, pinned)
-        self._snapshot.keep(self._hold, is_needed=False)
 
     def _tags(self) -> Mapping[str, int]:
         self._snapshot.check_open()

@@ -50,7 +50,15 @@ BUCKETS = {
     "obstore memory": lambda request: store_at(MemoryStore()),
     "obstore on a server": lambda request: _in_s3(request.getfixturevalue("s3")),
     "fsspec memory": lambda request: _in_fsspec(request),
+    "local without locks": lambda request: _without_locks(request.getfixturevalue("tmp_path")),
 }
+
+
+def _without_locks(path):
+    store = LocalStore(path / "t.blz")
+    store.rely_on_no_lock()
+    store.prepare(*layout.PREPARED)
+    return store
 
 
 def _in_s3(server):

@@ -259,6 +259,21 @@ def test_a_reply_that_is_lost_is_no_lost_and_no_doubled_change(s3, place, fault,
     assert numbers(place) == list(range(30))
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_lost_reply_of_the_probe_does_no_harm(s3, number):
+    options = {"storage_options": options_of(s3)}
+    with s3.failing(nth(Fault.LOST, "PUT", "probe", number)):
+        frame(0).to_blz(URL, **options)
+    assert numbers(options) == list(range(10))
+    assert not [key for key in s3.keys if "probe" in key]
+
+
+def test_a_lost_reply_of_the_probe_that_tells_the_time_does_no_harm(s3, place):
+    store = store_at(URL, options=options_of(s3))
+    with s3.failing(nth(Fault.LOST, "PUT", "probe")):
+        assert store.age(layout.manifest(1)) >= 0
+
+
 def test_with_many_faults_nothing_is_lost_or_doubled(s3, place):
     faults = [Fault.LOST, Fault.REFUSED, Fault.DROPPED, Fault.CUT]
     with s3.failing(share(0.1, faults, seed=3)), ThreadPoolExecutor(3) as pool:

@@ -22,12 +22,21 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def place(s3):
-    """Return the address of an empty table on the local S3 server, and the options to reach it."""
-    place = "s3://bucket/t.blz", options_of(s3)
-    blz.to_blz(SCHEMA.empty_table(), place[0], storage_options=place[1])
+@pytest.fixture(params=["store"])
+def place(request, s3, tmp_path):
+    """Return the address of an empty table, and the options to reach it.
+
+    It is on the local S3 server, or in a directory whose writers rely on no lock.
+    """
+    if request.param == "store":
+        place, storage = ("s3://bucket/t.blz", options_of(s3)), None
+    else:
+        place, storage = (str(tmp_path / "t.blz"), None), blz.Storage(locks="none")
+    blz.to_blz(SCHEMA.empty_table(), place[0], storage=storage, storage_options=place[1])
     return place
+
+
+IN_BOTH = pytest.mark.parametrize("place", ["store", "directory"], indirect=True)
 
 
 def storm(*sizes):
@@ -73,6 +82,22 @@ def test_writers_that_race_lose_and_double_nothing(s3, place, writers, appends, 
     check(place, changes)
 
 
+@pytest.mark.parametrize("place", ["directory"], indirect=True)
+@pytest.mark.parametrize(("writers", "appends"), [(3, 8), storm(4, 100)])
+def test_writers_that_race_in_a_directory_lose_and_double_nothing(place, writers, appends):
+    with ExitStack() as held:
+        programs = [
+            held.enter_context(running(changing, place, writer, appends))
+            for writer in range(writers)
+        ]
+        changes = [change for _, pipe in programs for change in told(pipe)]
+        for process, _ in programs:
+            process.join()
+            assert process.exitcode == 0
+    check(place, changes)
+
+
+@IN_BOTH
 @pytest.mark.parametrize("kills", [3, storm(200)])
 def test_the_newest_version_is_whole_whenever_a_writer_is_killed(place, kills):
     draw, changes = random.Random(kills), []

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import blztable as blz
-from blztable.engine.version import versions
+from blztable.engine.version import unlocked, versions
 from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.resolve import store_at
@@ -213,6 +213,30 @@ def test_an_append_by_path_beside_a_drop_makes_the_table_anew(made, monkeypatch)
     blz.to_blz({"n": [9]}, path, mode="a", **options)
     monkeypatch.undo()
     assert rows(made) == [9]
+
+
+@pytest.mark.parametrize("place", ["store"], indirect=True)
+@pytest.mark.parametrize("mode", ["x", "a", "w"])
+def test_a_table_that_another_one_makes_first_is_met_as_it_is(made, mode, monkeypatch):
+    path, options = made
+    blz.drop(path, **options)
+    blz.vacuum(path, **options)
+    newest, makes = unlocked.newest, iter([7])
+
+    def listed(store):
+        found = newest(store)
+        for number in makes:
+            blz.to_blz({"n": [number]}, path, **options)
+        return found
+
+    monkeypatch.setattr(unlocked, "newest", listed)
+    if mode == "x":
+        with pytest.raises(blz.TableExistsError, match=r"version 4"):
+            blz.to_blz({"n": [8]}, path, mode=mode, **options)
+    else:
+        blz.to_blz({"n": [8]}, path, mode=mode, **options)
+    monkeypatch.undo()
+    assert rows(made) == {"x": [7], "a": [7, 8], "w": [8]}[mode]
 
 
 def opened_store(path, options):

@@ -47,7 +47,7 @@ from blztable.errors import (
     TableNotFoundError,
 )
 from blztable.format.jsontext import Json
-from blztable.format.manifest import Head
+from blztable.format.manifest import LOCKS, NO_LOCKS, Head
 from blztable.format.metalayers import FIXED, LayerKey, check
 from blztable.format.version_file import Tail
 from blztable.report import Changed
@@ -96,6 +96,8 @@ def create(
         A table exists and may not be replaced, or the directory holds other files.
     """
     keys = checked(new, storage)
+    if storage.locks is not None:
+        _rely_on_no_lock(store)
     plan = CommitPlan(
         store,
         is_durable,
@@ -191,6 +193,9 @@ def _head(commit: Commit, schema: pa.Schema, storage: Storage, keys: Sequence[Ke
             layers |= {LayerKey(owner, FIXED, key): content for key, content in own.meta.items()}
     check(layers)
     properties = properties_of(storage)
+    is_later = commit.base is None and not commit.is_first
+    if storage.locks is not None or (is_later and versions.is_unlocked(commit.plan.store)):
+        properties[LOCKS] = NO_LOCKS
     if keys:
         properties[SORT_BY] = sort_keys.to_json(keys, paths)
     return Head(
@@ -312,6 +317,28 @@ def _check_absent(store: Store, version: Version | None, replace_existing: bool)
 
 
 def _kept_properties(newest: Version | None) -> dict[str, Json]:
-    """Return the properties that a replacement keeps: the retention settings."""
+    """Return the properties that a replacement keeps: the retention settings, and the locks."""
     properties = newest.head.properties if newest else {}
-    return {name: value for name, value in properties.items() if name.startswith("keep_")}
+    return {
+        name: value
+        for name, value in properties.items()
+        if name.startswith("keep_") or name == LOCKS
+    }
+
+
+def _rely_on_no_lock(store: Store) -> None:
+    """Rely on no lock for a new table.
+
+    ValueError if that cannot be; TableExistsError if there is a table whose writers rely on locks.
+    """
+    versions.settle(store)
+    if not store.locks:
+        return
+    if versions.can_hold_table(store) and versions.checked_newest(store) is not None:
+        raise TableExistsError(
+            f"the table at {store.name} relies on locks; drop it and remove its directory, or "
+            "choose another path"
+        )
+    store.rely_on_no_lock()
+    if store.locks:
+        raise ValueError(f"{store.name}: only a table in a directory may do without locks")

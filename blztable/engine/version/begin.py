@@ -8,7 +8,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from blztable import tuning
@@ -199,10 +199,14 @@ def begin(plan: CommitPlan) -> OpenCommit:
         else:
             raise TableNotFoundError(f"{store.name} no longer holds a table; open it again")
         base = _pin(plan, locks)
+        if not store.locks:
+            undo.pop_all()
+            # The plan learns of it, too.
+            return _begin_unlocked(replace(plan))
         if base is not None and UNLOCKED in base.head.requires:
             raise ReadOnlyError(
-                f"{store.name} is a table for file systems without locks, which this program only "
-                "reads; copy() it to another path and change the copy"
+                f"{store.name} is a table for file systems without locks, which is only read here; "
+                "copy() it to a directory and change the copy"
             )
         newest = base if plan.base is None else None
         if plan.commit_id is not None:
@@ -240,7 +244,7 @@ def _begin_unlocked(plan: CommitPlan) -> OpenCommit:
             if file is not None:
                 raise InOneFile(file) from None
             check_ours(store, looked[0].result())
-            store.prepare((), ())
+            store.prepare(*layout.PREPARED)
     if base is not None:
         plan.check_id(base)
     files = NewFiles(store, *_next_numbers(store, base, is_first=is_first))
@@ -278,6 +282,7 @@ def _pin(plan: CommitPlan, locks: ExitStack) -> Version | None:
         except Dropped:
             if not plan.may_create:
                 raise
+            versions.settle(store)
             return None
         locks.enter_context(pinned)
         return base
@@ -401,7 +406,7 @@ def _foreign(store: Store, of_root: Sequence[str] | None) -> Iterator[tuple[str,
         found = store.list_names(prefix) if known is None else known
         return [name for name in found if not _is_litter(name)]
 
-    if not store.locks:
+    if store.fetches:
         # One request tells enough: files of a creation that failed have numbers of their own.
         yield from (("", name) for name in sorted(set(names("")) - _ROOT_NAMES))
         return

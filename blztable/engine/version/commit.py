@@ -102,6 +102,7 @@ class Commit:
         try:
             with DeferInterrupt(), self._repeat_made_durable():
                 self._opened = begin(self.plan)
+                self.plan = self._opened.plan
         except BaseException:
             self._undo()
             raise

@@ -20,6 +20,7 @@ from blztable.format import layout
 from blztable.format.data_file import DataFile
 from blztable.format.layout import Path
 from blztable.format.leaf import GROUP
+from blztable.format.manifest import LOCKS
 from blztable.format.records import WORD, Records
 from blztable.format.version_file import Tail
 from blztable.storage.store import ByteRange, KeyNotFound, Lock, Store
@@ -61,7 +62,10 @@ def copy(
 
     def rebased(newest: Version | None) -> StagedVersion:
         _check_absent(target, newest)
-        head = replace(version.head, tags={}, did={"rows_appended": version.head.rows})
+        # Who copies a table to another place says anew whether locks hold there.
+        properties = {name: one for name, one in version.head.properties.items() if name != LOCKS}
+        did = {"rows_appended": version.head.rows}
+        head = replace(version.head, tags={}, did=did, properties=properties)
         return StagedVersion.of_tail(target, head, version.schema, tail_of(version))
 
     with Commit(CommitPlan(target, is_durable, may_create=True)) as commit:

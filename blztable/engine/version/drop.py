@@ -31,6 +31,7 @@ def drop(store: Store) -> None:
     CommitUnknownError
         It is unknown whether the table was dropped, or whether that survives a loss of power.
     """
+    versions.settle(store)
     if not store.creates:
         raise ReadOnlyError(f"{store.name} is only read; drop the table at its own place")
     if not versions.can_hold_table(store) or versions.newest_number(store) is None:

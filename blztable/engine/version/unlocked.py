@@ -77,9 +77,10 @@ class Listed(NamedTuple):
 def newest(store: Store) -> Listed | None:
     """Return the newest version; None if there is none."""
     with store.fetch([(layout.LATEST, 0, MOST_BYTES)]):
-        entries = list(islice(_manifests(store, ""), _FIRST_REPLY))
-        hint = _hint(store)
-    if len(entries) == _FIRST_REPLY:
+        entries = list(islice(_manifests(store, ""), _FIRST_REPLY if store.fetches else None))
+        # A directory has no ETags, and its list is not cut into replies.
+        hint = _hint(store) if store.fetches else None
+    if store.fetches and len(entries) == _FIRST_REPLY:
         after = entries[-1].key
         if hint is not None and layout.manifest(hint.version) > after:
             entries += _manifests(store, layout.manifest(max(hint.version - 1, 1)))

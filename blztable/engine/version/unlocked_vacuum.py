@@ -99,6 +99,9 @@ def _bury(store: Store, mark: Timed, numbers: Iterable[int]) -> None:
     for error in [one.exception() for one in buried]:
         if error is not None:
             raise error
+    if buried:
+        # In a directory, a loss of power could bring back a manifest without its files.
+        store.flush_names(layout.MANIFESTS)
 
 
 def _expired(

@@ -46,6 +46,7 @@ def vacuum(
         There is no table, or only an unfinished one, which the next writer removes.
     """
     _check(keep, older_than)
+    versions.settle(store)
     if not store.locks:
         # A lock that was granted would not say that nobody writes or reads.
         return unlocked_vacuum.vacuum(store, keep=keep, older_than=older_than)

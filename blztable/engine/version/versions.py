@@ -40,7 +40,7 @@ from blztable.format.deletions import Deleted, DeletedIn
 from blztable.format.jsontext import Json
 from blztable.format.latest import MOST_BYTES
 from blztable.format.layout import Path
-from blztable.format.manifest import DELETIONS, Head
+from blztable.format.manifest import DELETIONS, UNLOCKED, Head
 from blztable.format.records import PART, Records, join
 from blztable.format.version_file import REMOVED, Tail, VersionFile, encode_version
 from blztable.storage.store import Damaged, KeyNotFound, Lock, Nothing, Store
@@ -633,6 +633,21 @@ def dropped(store: Store) -> Dropped:
     return Dropped(f"{no_table(store, ': it was dropped')}")
 
 
+def settle(store: Store) -> None:
+    """Rely on no lock from here on if the table says so; one that was dropped still does."""
+    if store.locks and is_unlocked(store):
+        store.rely_on_no_lock()
+
+
+def is_unlocked(store: Store) -> bool:
+    """True if the writers of the table rely on no lock, also if it was dropped."""
+    there: list[int] = []
+    with suppress(*DAMAGED):
+        there = numbers(store)
+    newest = latest(store, before=there[-1] + 1) if there else None
+    return newest is not None and UNLOCKED in newest.head.requires
+
+
 def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
     """Open and pin a version, by default the newest one.
 
@@ -661,7 +676,10 @@ def pin(store: Store, number: int | None = None) -> tuple[Version, Lock]:
                 continue
             raise _no_version(store, selected) from None
         try:
-            return load(store, selected), lock
+            version = load(store, selected)
+            if UNLOCKED in version.head.requires:
+                store.rely_on_no_lock()
+            return version, lock
         except KeyNotFound:
             # A tombstone stands under its number, or nothing.
             lock.close()
@@ -680,7 +698,7 @@ def _newest_unlocked(store: Store) -> Version:
         if found is None:
             raise no_table(store)
         if found.is_removed:
-            raise _removed(store, found.number)
+            raise dropped(store)
         with suppress(KeyNotFound):
             return load(store, found.number, found.manifest)
 

@@ -20,6 +20,7 @@ from blztable.engine.write.sort_keys import parsed
 from blztable.errors import ColumnNotFoundError, CorruptError, SchemaError, check_encodes, no_column
 from blztable.format.chunk import MAX_CHUNK_BYTES, SHUFFLES, WRITABLE_CODECS
 from blztable.format.jsontext import MAX_NUMBER, Json
+from blztable.format.manifest import NO_LOCKS
 from blztable.format.records import MAX_PAGE, MIN_PAGE
 from blztable.metalayers import check_fixed
 from blztable.storage.resolve import LAYOUTS
@@ -36,6 +37,8 @@ SPEED, SIZE = "speed", "size"
 OPTIMIZE = (SPEED, SIZE)
 # How columns of Python objects are stored.
 OBJECTS = ("infer", "json", "error")
+# What writers of a table rely on.
+LOCKS = (NO_LOCKS,)
 
 # The values of options that are one of several.
 _CHOICES: dict[str, Iterable[str]] = {
@@ -46,6 +49,7 @@ _CHOICES: dict[str, Iterable[str]] = {
     "shuffle": SHUFFLES,
     "objects": OBJECTS,
     "layout": LAYOUTS,
+    "locks": LOCKS,
 }
 # The least and the greatest value of options that are numbers, and the latter for messages.
 _NUMBERS = {
@@ -144,6 +148,10 @@ class Storage:
         stored as JSON text and comes back as it was. With "error", only text is taken.
     layout : {"directory", "file"}, optional
         Whether a new table is a directory, the default, or one file. A table keeps its layout.
+    locks : {"none"}, optional
+        For a new table in a directory of a shared file system whose locks do not hold between
+        machines: all who change the table rely on no lock, as in an object store. Old versions then
+        stay until `vacuum`. The table keeps this.
     sort_by : str, or sequence of str or (str, "ascending" or "descending"), optional
         Columns to sort the rows by: when a table is written, and whenever it is compacted. Nulls
         are last; ordered categories are sorted by their order. An append does not sort.
@@ -155,7 +163,7 @@ class Storage:
         together, that keep their length. An append changes those that are there.
     columns : mapping of column names to Storage, optional
         Options of single columns: all but `row_group_rows`, `expectedlen`, `nan_as_null`,
-        `objects`, `layout`, `sort_by` and `attrs`.
+        `objects`, `layout`, `locks`, `sort_by` and `attrs`.
 
     Raises
     ------
@@ -188,6 +196,7 @@ class Storage:
     nan_as_null: bool | None = None
     objects: Literal["infer", "json", "error"] | None = None
     layout: Literal["directory", "file"] | None = None
+    locks: Literal["none"] | None = None
     sort_by: str | Sequence[str | tuple[str, str]] | None = None
     attrs: Mapping[str, Any] | None = None
     meta: Mapping[str, bytes] | None = None

@@ -10,6 +10,7 @@ by threads (`uploads.py`), so `put_new` returns before they are stored, and `flu
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from blztable.closing import Closing
@@ -23,6 +24,7 @@ from blztable.storage.store import (
     Buffer,
     ByteRange,
     KeyNotFound,
+    KeyTaken,
     ListedValue,
     Nothing,
     Store,
@@ -203,7 +205,8 @@ class RemoteStore(Store):
     def age(self, key: str) -> float:
         """Return the seconds since the value was stored, by the clock of the medium."""
         probe = f"meta/probe-{secrets.token_hex(16)}"
-        self._bucket.create(probe, b"")
+        with suppress(KeyTaken):  # It is ours, and the reply was lost.
+            self._bucket.create(probe, b"")
         try:
             now, then = (self._time(one) for one in (probe, key))
         finally:
