@@ -5,6 +5,7 @@ chunks hold as they are, are read like those of any other file; all others are d
 the table does it. Knows nothing of versions.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ from blztable.format.records import (
     need,
     sums,
 )
+from blztable.storage.store import Nothing
 
 # Decimals by the bytes of a value, and rows of lists whose items are not there.
 _DECIMALS = {16: pa.decimal128(38), 32: pa.decimal256(76)}
@@ -70,12 +72,18 @@ def read_part(source: ByteSource) -> Foreign:
 class SourceFile:
     """A file as a part reads it."""
 
+    fetches = False
+
     def __init__(self, source: ByteSource) -> None:
         self._source = source
         self.key = source.name
 
     def check(self) -> None:
         """Do nothing: the file is open."""
+
+    def asked(self, extents: Iterable[tuple[int, int]]) -> Nothing:
+        """Ask for nothing."""
+        return Nothing()
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""

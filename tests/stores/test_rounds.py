@@ -117,3 +117,19 @@ def test_numbers_and_texts_of_many_small_row_groups_come_in_one_round(s3, far):
         with s3.recorded() as log:
             assert t.take(range(0, ROWS, 3))["n"].to_pylist() == [*range(0, ROWS, 3)]
         check(log, files, 1)
+
+
+def test_long_texts_of_single_rows_come_together_when_their_lengths_are_known(s3):
+    draw = np.random.default_rng(0)
+    texts = [bytes(one).hex() for one in draw.integers(0, 256, (1_000, 3_000), dtype=np.uint8)]
+    options = {"storage_options": options_of(s3)}
+    storage = blz.Storage(encoding="plain", row_group_rows=1_000)
+    blz.to_blz({"text": texts}, URL, storage=storage, **options)
+    with blz.open(URL, **options) as t:
+        s3.latency = 0.2
+        with s3.recorded() as log:
+            found = t.take(range(50, 1_000, 100))["text"].to_pylist()
+        s3.latency = 0
+    assert found == texts[50::100]
+    assert len(log) in (10, 11)
+    assert log.rounds <= 3

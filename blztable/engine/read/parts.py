@@ -8,7 +8,7 @@ cache (`columns/parts/decode.py`).
 Errors of streams say which chunk; `Part.errors` adds the file and the column.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from blztable.columns.parts.decode import Chosen, EncodedRows
 from blztable.columns.parts.physical import Form
 from blztable.columns.parts.touched import touched
 from blztable.engine.read.files import GONE, FileGoneError, OpenFiles
+from blztable.engine.run.ahead import fetched
 from blztable.engine.run.limits import check_memory
 from blztable.engine.run.pool import scratch
 from blztable.engine.version.versions import DAMAGED, Version, removed_meanwhile
@@ -50,7 +51,7 @@ from blztable.format.records import (
     Array,
     Records,
 )
-from blztable.storage.store import ByteRange, KeyNotFound, Reader
+from blztable.storage.store import ByteRange, KeyNotFound, Lock, Reader
 
 # What the error of a missing file says of it; all other rows can be read.
 HAS_ROWS = "; it has rows {:,} to {:,}"
@@ -74,9 +75,14 @@ class ChunkFile(Protocol):
     """A file as a part reads its chunks."""
 
     key: str
+    # True if each read takes long, however few bytes it has.
+    fetches: bool
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
+
+    def asked(self, extents: Iterable[tuple[int, int]]) -> Lock:
+        """Ask for what lies in a file that fetches, of single rows, until the result is closed."""
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset`; CorruptError if the file ends before."""
@@ -85,16 +91,22 @@ class ChunkFile(Protocol):
 class PartFile:
     """The data file of a part, opened at its first read."""
 
-    __slots__ = ("_files", "_group", "_size", "_version", "key")
+    __slots__ = ("_files", "_group", "_size", "_version", "fetches", "key")
 
     def __init__(self, files: OpenFiles, key: str, version: Version, group: int, size: int) -> None:
         """Open nothing yet; the file has at least `size` bytes."""
         self._files, self.key = files, key
         self._version, self._group, self._size = version, group, size
+        self.fetches = version.store.fetches
 
     def check(self) -> None:
         """Open the file; CorruptError if it is missing."""
         self._open(None)
+
+    def asked(self, extents: Iterable[tuple[int, int]]) -> Lock:
+        """Ask for what lies in the file, of single rows, until the result is closed."""
+        ranges = [(self.key, start, stop) for start, stop in extents]
+        return fetched(self._version.store, ranges, is_single=True)
 
     def _open(self, size: int | None) -> Reader:
         """Return the open file; CorruptError if it is missing."""
@@ -240,25 +252,34 @@ class StoredStream:
         needed = (begins < ends).nonzero()[0].tolist()
         firsts, lasts = begins.tolist(), ends.tolist()
         most = max(PICKED_BYTES // whole, 1)
+        # Of long items, the lengths had to come first.
+        is_far = self._file.fetches and len(needed) > 1
+        asked = self._file.asked(self.extents(starts, stops)) if is_far else None
         room, address = scratch(min(most, len(needed)) * whole, _ROOM + self.name)
         at, count = 0, len(needed)
-        while at < count:
-            first = number = needed[at]
-            stop = at + 1
-            while stop < count and stop - at < most and needed[stop] == needed[stop - 1] + 1:
-                stop += 1
-            for chunk in self._fetched(first, needed[stop - 1] + 1):
-                low, crc = number * whole, self._crcs[number]
-                nbytes, some = min(whole, total - low), slice(firsts[number], lasts[number])
-                place, ranges = address + low - first * whole, (starts[some], stops[some], low)
-                try:
-                    decompress_into(chunk, typesize, place, nbytes, MAX_CHUNK_BYTES, crc, ranges)
-                except BlzError as error:
-                    raise self._of_chunk(number, error) from None
-                number += 1
-            low, high = first * whole, min(number * whole, total)
-            yield low, firsts[first], lasts[number - 1], room[: high - low]
-            at += number - first
+        try:
+            while at < count:
+                first = number = needed[at]
+                stop = at + 1
+                while stop < count and stop - at < most and needed[stop] == needed[stop - 1] + 1:
+                    stop += 1
+                for chunk in self._fetched(first, needed[stop - 1] + 1):
+                    low, crc = number * whole, self._crcs[number]
+                    nbytes, some = min(whole, total - low), slice(firsts[number], lasts[number])
+                    place, ranges = address + low - first * whole, (starts[some], stops[some], low)
+                    try:
+                        decompress_into(
+                            chunk, typesize, place, nbytes, MAX_CHUNK_BYTES, crc, ranges
+                        )
+                    except BlzError as error:
+                        raise self._of_chunk(number, error) from None
+                    number += 1
+                low, high = first * whole, min(number * whole, total)
+                yield low, firsts[first], lasts[number - 1], room[: high - low]
+                at += number - first
+        finally:
+            if asked is not None:
+                asked.close()
 
     def read_items(self, rows: Array, lengths: Array, out: Array) -> None:
         """Refuse: the items are not apart."""

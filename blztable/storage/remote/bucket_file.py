@@ -60,7 +60,7 @@ class ObjectReader(Closing):
             if self._blocks is None:
                 return get(start, stop)
             value = f"{self._bucket.name}\n{self.content.etag}\n{self.size}"
-            return self._blocks.read(value, start, stop, get)
+            return self._blocks.read(value, start, self.size if stop is None else stop, get)
         except (Replaced, KeyNotFound):
             raise ConflictError(
                 f"{self._bucket.name}: the file was replaced or removed by another writer since it "
