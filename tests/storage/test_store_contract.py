@@ -50,7 +50,10 @@ BUCKETS = {
     "obstore memory": lambda request: store_at(MemoryStore()),
     "obstore on a server": lambda request: _in_s3(request.getfixturevalue("s3")),
     "fsspec memory": lambda request: _in_fsspec(request),
-    "local without locks": lambda request: _without_locks(request.getfixturevalue("tmp_path")),
+}
+# They tell at once whether a value is new, as those with locks.
+WITHOUT_LOCKS = {
+    "local without locks": lambda request: _without_locks(request.getfixturevalue("tmp_path"))
 }
 
 
@@ -72,10 +75,11 @@ def _in_fsspec(request):
     return store_at(f"memory:/{root}/t.blz")
 
 
-@pytest.fixture(params=[*STORES, *BUCKETS])
+@pytest.fixture(params=[*STORES, *BUCKETS, *WITHOUT_LOCKS])
 def any_store(request, tmp_path):
-    if request.param in BUCKETS:
-        store: Store = BUCKETS[request.param](request)
+    made = BUCKETS | WITHOUT_LOCKS
+    if request.param in made:
+        store: Store = made[request.param](request)
     else:
         store = STORES[request.param](tmp_path / "t.blz")
         store.prepare(*layout.PREPARED)
