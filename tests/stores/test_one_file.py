@@ -17,6 +17,8 @@ from obstore.store import MemoryStore as ObjectsInMemory
 import blztable as blz
 from blztable.cli.command import main
 from blztable.format import layout
+from blztable.storage.remote import object_bucket
+from blztable.storage.resolve import store_at
 from support.remote_places import options_of, put, put_table
 from support.s3_server import Fault, nth, share
 from support.stores import files_named, said_by_a_child
@@ -595,6 +597,19 @@ def test_with_many_faults_no_change_of_a_file_is_lost(s3, options):
     changed = [n for first in (0, 100, 200) for n in range(first, first + 4)]
     expected = FRAME.x + FRAME.n.isin(changed)
     assert blz.read_blz(URL, **options).x.tolist() == expected.tolist()
+
+
+def test_a_large_file_has_time_to_be_sent(s3, monkeypatch):
+    monkeypatch.setattr(object_bucket, "_REQUEST_SECONDS", 0.5)
+    bucket = store_at(URL, options=options_of(s3))._bucket
+    content = bucket.replace("", bytes(60_000), None)
+    s3.bandwidth = 60_000
+    with monkeypatch.context() as patched:
+        patched.setattr(object_bucket, "_SLOWEST", 10_000)
+        content = bucket.replace("", b"y" * 60_000, content)
+    assert s3.keys[KEY].data == b"y" * 60_000
+    with pytest.raises(blz.StorageError):
+        bucket.replace("", b"z" * 60_000, content)
 
 
 def test_a_server_that_does_not_compare_what_it_replaces_is_refused(s3, options):

@@ -57,7 +57,7 @@ class ObjectReader(Closing):
     def _get(self, key: str, start: int, stop: int | None) -> Buffer:
         try:
             get = partial(self._bucket.get, key, content=self.content)
-            if self._blocks is None:
+            if self._blocks is None or stop is None:
                 return get(start, stop)
             value = f"{self._bucket.name}\n{self.content.etag}\n{self.size}"
             return self._blocks.read(value, start, self.size if stop is None else stop, get)

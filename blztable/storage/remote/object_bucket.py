@@ -28,6 +28,8 @@ _KINDS: dict[type[BaseException], type[BlzError]] = {
     OSError: StorageError,
 }
 _REQUEST_SECONDS, _RETRY_SECONDS = 30, 60
+# Bytes a second of a slow connection: a larger value has more time.
+_SLOWEST = 500_000
 # A larger value is not read whole for a range of it.
 _MOST_CUT = 16 << 20
 # How often a list is asked for again.
@@ -48,10 +50,11 @@ class ObjectBucket:
         reopened: tuple[Callable[..., Any], tuple[Any, ...]],
         *,
         has_root: bool,
+        opened: Callable[[float], Any] | None = None,
     ) -> None:
-        """Take the object, and how another process opens it."""
+        """Take the object, and how another process opens it, or this one with other seconds."""
         self._objects, self.name, self._reopened = objects, name, reopened
-        self.has_root = has_root
+        self.has_root, self._opened = has_root, opened
         self.lists = self.creates = not name.startswith(("http://", "https://"))
         self._failures = partial(failures, name, kinds=_KINDS)
 
@@ -215,9 +218,12 @@ class ObjectBucket:
             mode = {"e_tag": content.etag}
             if content.version is not None:
                 mode["version"] = content.version
+        objects, seconds = self._objects, len(data) / _SLOWEST
+        if self._opened is not None and seconds > _REQUEST_SECONDS:
+            objects = self._opened(seconds)
         with self._failures("writing", key):
             try:
-                found = obstore.put(self._objects, key, data, mode=mode, use_multipart=False)
+                found = obstore.put(objects, key, data, mode=mode, use_multipart=False)
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 raise Replaced(key) from None
             except FileNotFoundError as error:
@@ -254,7 +260,7 @@ def _entry(found: Any) -> ListedValue:
 def at(url: str, name: str, scheme: str, options: Mapping[str, Any]) -> ObjectBucket:
     """Return the bucket at a URL of one of `SCHEMES`."""
     given = settings(scheme, options, name)
-    client: dict[str, Any] = {"timeout": timedelta(seconds=_REQUEST_SECONDS)}
+    client: dict[str, Any] = {}
     if scheme in ("http", "https"):
         client |= given
         given = {}
@@ -263,17 +269,22 @@ def at(url: str, name: str, scheme: str, options: Mapping[str, Any]) -> ObjectBu
     of_environment = next(filter(None, map(os.environ.get, ENDPOINTS.get(scheme, ()))), url)
     plain = str(given.get("endpoint", of_environment)).startswith("http://")
     retry: Any = {"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-    with failures(name, "opening", "", _KINDS):
-        open_url: Any = from_url  # Its keyword arguments depend on the scheme.
-        objects = open_url(
-            url,
-            config=given or None,
-            client_options={**client, "allow_http": plain},
-            retry_config=retry,
-        )
+
+    def opened(seconds: float) -> Any:
+        timeout = timedelta(seconds=seconds)
+        with failures(name, "opening", "", _KINDS):
+            open_url: Any = from_url  # Its keyword arguments depend on the scheme.
+            return open_url(
+                url,
+                config=given or None,
+                client_options={**client, "timeout": timeout, "allow_http": plain},
+                retry_config=retry,
+            )
+
+    objects = opened(_REQUEST_SECONDS)
     has_root = bool(url.partition("://")[2].partition("/")[2].strip("/"))
     reopened = at, (url, name, scheme, public(options))
-    return ObjectBucket(objects, name, reopened, has_root=has_root)
+    return ObjectBucket(objects, name, reopened, has_root=has_root, opened=opened)
 
 
 def of(objects: Any) -> ObjectBucket:
