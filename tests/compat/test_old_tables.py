@@ -520,7 +520,7 @@ def test_a_difference_after_a_conversion_is_found(tmp_path, monkeypatch):
         blz.copy(tmp_path / "x", tmp_path / "new")
 
 
-def other_values(source, path, *, storage, progress, mode, durability):
+def other_values(source, path, **options):
     blz.to_blz(pa.table({"x": [1.0, np.nan, 0.0]}), path)
 
 

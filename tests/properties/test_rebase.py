@@ -331,7 +331,7 @@ def test_a_table_that_is_gone_and_made_anew_takes_no_change_of_the_old_one(store
 
     with (
         opened(meanwhile(store, others)) as table,
-        pytest.raises(ConflictError, match="removed or replaced"),
+        pytest.raises(ConflictError, match="dropped or replaced"),
     ):
         table.attrs["a"] = "mine"
     with blz.open(store) as table:

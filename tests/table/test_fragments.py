@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 import shutil
 import signal
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ import blztable as blz
 from blztable import workers
 from blztable.storage.local import LocalStore
 from support import remote_places
+from support.spawned_tasks import begin_and_die, write_and_die, written
 
 DAY = 86_400
 
@@ -58,11 +58,6 @@ def frame(task, rows=10):
 
 def numbers(*values):
     return pa.table({"n": pa.array(values, pa.int64())})
-
-
-def written(job, task, data=None, **options):
-    """Write a fragment; called in another process."""
-    return blz.write_fragment(job, frame(task) if data is None else data, task, **options)
 
 
 def new_table(place, *values):
@@ -155,14 +150,6 @@ def test_a_vacuum_of_a_store_leaves_the_young_files_of_a_job(s3):
     assert rows_of(place) == [0, 1]
 
 
-def begin_and_die(path):
-    """Begin a job, write a fragment, say both, and be killed."""
-    job = blz.begin(path)
-    with open(f"{path}.said", "w") as file:
-        json.dump([job, blz.write_fragment(job, numbers(1), 0)], file)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 @pytest.mark.parametrize("is_cleaned", [False, True])
 def test_another_process_commits_the_job_of_a_killed_one_unless_a_vacuum_came(tmp_path, is_cleaned):
     place = str(tmp_path / "t.blz"), {}
@@ -182,16 +169,6 @@ def test_another_process_commits_the_job_of_a_killed_one_unless_a_vacuum_came(tm
     with pytest.raises(blz.CorruptError, match="a vacuum removed the fragment of task 0"):
         blz.commit(job, [fragment])
     assert rows_of(place) == [0]
-
-
-def write_and_die(job):
-    """Be killed while a fragment is written."""
-
-    def items():
-        yield numbers(*range(100))
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    blz.write_fragment(job, items(), 1)
 
 
 def test_a_task_whose_worker_was_killed_is_written_again(tmp_path):

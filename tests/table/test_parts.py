@@ -19,6 +19,7 @@ import blztable as blz
 from blztable.table import parts as table_parts
 from golden.old_writer import write_table
 from support import remote_places
+from support.spawned_tasks import read
 
 ROWS = 1000
 CUTS = blz.Storage(row_group_rows=100, page_rows=16, encoding="plain")
@@ -45,11 +46,6 @@ def path(request, tmp_path):
     )
     blz.to_blz(frame(), tmp_path / "t.blz", storage=storage)
     return tmp_path / "t.blz"
-
-
-def read(part, columns=None, filters=None):
-    """Read a part in another process."""
-    return part.to_pandas(columns, filters=filters)
 
 
 def spawned(calls, parts):
