@@ -257,7 +257,7 @@ class TestTheLog:
 
     def test_requests_that_are_sent_together_are_one_round(self, s3):
         obstore.put(client(s3), "a", bytes(64))
-        s3.latency, store = 0.1, client(s3)
+        s3.latency, store = 0.5, client(s3)
         with s3.recorded() as log, ThreadPoolExecutor(64) as pool:
             ranges = pool.map(lambda n: obstore.get_range(store, "a", start=n, length=1), range(64))
             assert [bytes(one) for one in ranges] == [b"\0"] * 64

@@ -68,7 +68,7 @@ def test_every_verb_works_on_a_store(place):
 
 
 def test_an_append_is_two_rounds_from_an_open_table_and_three_by_its_path(s3, place):
-    s3.latency = 0.1
+    s3.latency = 0.2
     with blz.open(URL, "a", **place) as t, s3.recorded() as log:
         t.append(frame(10))
         t.append(frame(20))
@@ -86,7 +86,7 @@ def test_an_append_is_two_rounds_from_an_open_table_and_three_by_its_path(s3, pl
 
 @pytest.mark.parametrize("mode", ["w", "x"])
 def test_a_table_is_created_in_three_rounds(s3, mode):
-    s3.latency = 0.1
+    s3.latency = 0.2
     with s3.recorded() as log:
         frame(0).to_blz(URL, mode=mode, storage_options=options_of(s3))
     # The list of versions, that of the place, the newest version and a table in one file; a try of
@@ -110,7 +110,7 @@ def test_a_change_that_fails_leaves_no_try_of_creations(s3):
 
 def test_a_table_is_opened_in_one_round(s3, place):
     blz.open(URL, **place).close()
-    s3.latency = 0.1
+    s3.latency = 0.2
     with s3.recorded() as log:
         blz.open(URL, **place).close()
     assert (len(log), log.rounds) == (2, 1)

@@ -197,7 +197,7 @@ def far(s3, options, tmp_path):
     put_table(s3, tmp_path / "d.blz", "d.blz")
     put(s3, "f.blz", (tmp_path / "f.blz").read_bytes())
     blz.read_blz("s3://bucket/f.blz", **options)
-    s3.latency = 0.05
+    s3.latency = 0.2
     return s3, options
 
 

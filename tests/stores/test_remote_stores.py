@@ -342,7 +342,7 @@ def far(s3, table):
     put_table(s3, table, "t.blz")
     options = {"storage_options": options_of(s3)}
     blz.read_blz("s3://bucket/t.blz", **options)
-    s3.latency = 0.05
+    s3.latency = 0.2
     return s3, options
 
 
@@ -376,7 +376,7 @@ def test_the_leaves_of_all_row_groups_are_read_in_one_round(s3, tmp_path, tuned)
     put_table(s3, path, "t.blz")
     options = {"storage_options": options_of(s3)}
     with blz.open("s3://bucket/t.blz", **options) as opened:
-        s3.latency = 0.1
+        s3.latency = 0.3
         with s3.recorded() as log:
             assert opened.to_arrow()["n"].to_pylist() == list(range(8 * 60))
     # Those that the manifest names, and those that leaves name.
@@ -384,7 +384,7 @@ def test_the_leaves_of_all_row_groups_are_read_in_one_round(s3, tmp_path, tuned)
     assert (len(leaves), leaves.rounds) == (15 + 3, 2)
     s3.latency = 0
     with blz.open("s3://bucket/t.blz", **options) as opened:
-        s3.latency = 0.1
+        s3.latency = 0.3
         with s3.recorded() as log:
             assert opened.to_arrow(filters=[("n", "==", 100)]).num_rows == 1
     assert log.rounds == 3

@@ -86,7 +86,7 @@ def requests(log):
 
 def test_a_vacuum_makes_four_requests_beside_those_for_manifests(s3, place):
     """Two lists, the mark, and one deletion of the files and the mark."""
-    s3.latency = 0.05
+    s3.latency = 0.2
     with s3.recorded() as log:
         blz.vacuum(URL, keep=1, **place)
     s3.latency = 0
