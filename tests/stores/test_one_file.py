@@ -19,22 +19,13 @@ from blztable.cli.command import main
 from blztable.format import layout
 from blztable.storage.remote import object_bucket
 from blztable.storage.resolve import store_at
-from support.remote_places import options_of, put, put_table
+from support.remote_places import FRAME, ROWS, options_of, put, put_table
 from support.s3_server import Fault, nth, share
 from support.stores import files_named, said_by_a_child
 
-ROWS = 3_000
 URL = "s3://bucket/deep/t.blz"
 KEY = "deep/t.blz"
 FILE = blz.Storage(layout="file")
-FRAME = pd.DataFrame(
-    {
-        "n": np.arange(ROWS),
-        "x": np.random.default_rng(0).normal(size=ROWS),
-        "word": np.random.default_rng(1).choice(["a", "bb", "ccc"], ROWS),
-        "text": [f"text {n}" for n in range(ROWS)],
-    }
-)
 
 
 @pytest.fixture(scope="module")

@@ -25,19 +25,9 @@ from blztable.format import layout
 from blztable.format.version_file import REMOVED
 from blztable.storage.resolve import store_at
 from blztable.storage.store import KeyNotFound, ListedValue
-from support.remote_places import options_of, put, put_table, upload
+from support.remote_places import FRAME, ROWS, options_of, put, put_table, upload
 from support.s3_server import Fault, S3Server, nth, share
 from support.stores import said_by_a_child
-
-ROWS = 3_000
-FRAME = pd.DataFrame(
-    {
-        "n": np.arange(ROWS),
-        "x": np.random.default_rng(0).normal(size=ROWS),
-        "word": np.random.default_rng(1).choice(["a", "bb", "ccc"], ROWS),
-        "text": [f"text {n}" for n in range(ROWS)],
-    }
-)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,23 @@
 import zlib
 from pathlib import Path
 
+import numpy as np
 import obstore
+import pandas as pd
 
 from blztable.storage.remote.fetched import joined
 from support.s3_objects import Stored
+
+# The rows of the tables that are read in remote stores.
+ROWS = 3_000
+FRAME = pd.DataFrame(
+    {
+        "n": np.arange(ROWS),
+        "x": np.random.default_rng(0).normal(size=ROWS),
+        "word": np.random.default_rng(1).choice(["a", "bb", "ccc"], ROWS),
+        "text": [f"text {n}" for n in range(ROWS)],
+    }
+)
 
 
 def upload(path: Path, objects, prefix: str = "") -> None:

@@ -39,7 +39,7 @@ Get = Callable[[int, int], Buffer]
 
 
 class BlockCache:
-    """BlockCache of values in a directory.
+    """Blocks of values in a directory.
 
     Attributes
     ----------
